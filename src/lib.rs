@@ -1,1 +1,16 @@
-//! TradeGuard.
+//! TradeGuard: policy governance for services on Kubernetes.
+//!
+//! A policy names a target, signals with thresholds, and actions. The engine measures, decides with Rego, acts,
+//! records what it did, and undoes it when there is evidence of recovery. Data flows
+//!
+//! ```text
+//! validate (pure) → observe (I/O) → evaluate (pure, Rego) → phase (pure) → plan (pure) → act (I/O) → report (I/O)
+//! ```
+//!
+//! The rooms in reading order; `tests/it/borders.rs` holds who may use whom:
+//!
+//! - [`model`]: plain values that everything else speaks in
+//! - [`clock`]: the one place that reads wall time
+
+pub mod clock;
+pub mod model;

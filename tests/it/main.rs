@@ -1,1 +1,3 @@
+//! Everything that needs more than one room: borders, the World, real parts.
 
+mod borders;

@@ -1,0 +1,197 @@
+//! The one closed list of reasons, shared by conditions, Events, audit records and metric labels.
+
+use std::fmt;
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $name:ident),+ $(,)?) => {
+        /// Why something is as it is. CamelCase, as in a Kubernetes condition.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Reason {
+            $($(#[doc = $doc])+ $name),+
+        }
+
+        impl Reason {
+            /// Every reason, for catalogues and tests.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// As it stands in conditions and labels.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name)),+ }
+            }
+
+            /// What it means, in one sentence; docs/reasons.md is made from this.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),+)),+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    // The policy object.
+    /// The policy is valid, owned by a tenant, and its target was found.
+    Accepted,
+    /// A field of the policy is wrong; the message names it.
+    InvalidPolicy,
+    /// The policy's Rego did not pass the gate; the message names file and line.
+    InvalidRule,
+    /// More than one Tenant selects the policy's namespace.
+    TenantAmbiguous,
+    /// The tenant may not ask for this action.
+    ActionNotAllowed,
+    /// The configuration does not list the target's kind.
+    TargetKindNotListed,
+    /// The cluster does not have the target's kind.
+    TargetKindNotServed,
+    /// The target does not exist.
+    TargetNotFound,
+    /// The target has no Pods by any of the ways to find them.
+    NoWorkload,
+    /// The policy is suspended; its effects are undone.
+    Suspended,
+    /// The policy is being deleted; its effects are undone.
+    Deleted,
+
+    // Readings: why there is none.
+    /// The backend answered without a series.
+    NoData,
+    /// The backend answered with NaN: there were no requests.
+    NaN,
+    /// The backend answered with an infinity.
+    Inf,
+    /// The newest sample is older than staleAfter.
+    Stale,
+    /// The reading rests on fewer requests than minRequests.
+    TooFewRequests,
+    /// The query answered with several series where one is meant.
+    Several,
+    /// The backend said that its answer is partial.
+    Partial,
+    /// The histograms of several Pods have different buckets.
+    IncompatibleBuckets,
+    /// The backend's answer was not of the kind that was asked for.
+    BadAnswer,
+    /// The backend refused the query.
+    QueryError,
+    /// The backend failed or could not be reached.
+    BackendError,
+    /// The backend did not answer in time.
+    Timeout,
+    /// The signal is not measured: nothing to measure it on.
+    NotMeasured,
+    /// The threshold lies at or above the highest finite bucket, so it can never be breached.
+    ThresholdAboveBuckets,
+    /// Neither the metric's name nor the policy says which unit the signal has.
+    UnknownUnit,
+
+    // Verdicts.
+    /// The readings are within their thresholds.
+    WithinThresholds,
+    /// A reading is above its threshold.
+    ThresholdExceeded,
+    /// The rule's answer is undefined.
+    Undefined,
+    /// The rule's answer has the wrong shape.
+    WrongShape,
+    /// The rule failed while it was evaluated.
+    EvaluationFailed,
+    /// The rule ran longer, or used more, than it may.
+    EvaluationLimit,
+    /// The rule said "not breached" while a declared signal has no reading.
+    SignalMissing,
+    /// An exception of the policy covers this moment.
+    Excepted,
+
+    // Phases.
+    /// The policy never breached, or has recovered.
+    Healthy,
+    /// A breach began and has not lasted for `duration` yet.
+    BreachPending,
+    /// The breach lasted for `duration`.
+    BreachConfirmed,
+    /// The breach ended before `duration` was over.
+    BreachEnded,
+    /// The breaker stood open for its time and no reading breached since.
+    HalfOpen,
+    /// The probe's readings were ok; the next step returns.
+    ProbeOk,
+    /// A reading breached during recovery; everything is taken back.
+    ProbeFailed,
+    /// Everything is back and ok.
+    Recovered,
+    /// The probe yields no evidence; everything stays as it is.
+    NoEvidence,
+    /// There was no usable reading for longer than staleAfter.
+    Blind,
+    /// Readings are usable.
+    Measuring,
+
+    // Claims and effects.
+    /// All effects of the policy stand.
+    Enforced,
+    /// Some effects of the policy do not stand; the message names the slots.
+    PartlyEnforced,
+    /// The policy wants no effect now.
+    NothingToEnforce,
+    /// Another policy holds the slot; the message names the winner.
+    Overridden,
+    /// No other policy holds what this one wants.
+    NotOverridden,
+    /// The policy only computes and records what it would do.
+    DryRun,
+    /// The policy only notifies.
+    Warn,
+    /// No destination of the route has the fallback as its subset or host.
+    NoFallbackDestination,
+    /// No route could be found for the target.
+    NoRoute,
+    /// Several routes fit and the policy names none.
+    AmbiguousRoute,
+    /// The route cannot be reweighted: it has no destinations with weights.
+    UnsupportedRoute,
+    /// The mode is not in the configuration's list.
+    UnknownMode,
+    /// The workload's budget of isolated Pods is used up, or none may be isolated at all.
+    IsolationBudget,
+    /// The budget of new effects a minute is used up.
+    EffectBudget,
+    /// All Pods are suspect: none is isolated.
+    Storm,
+    /// A freeze stops new and growing effects.
+    Frozen,
+    /// Nothing can take the Pod out of service without its controller replacing it.
+    NotIsolable,
+    /// The Pod's controller will replace it once it is isolated.
+    WillBeReplaced,
+    /// Somebody else keeps putting the original back; hands off until Healthy.
+    Contested,
+    /// Nobody interferes with the effects.
+    NotContested,
+    /// The object under the effect is gone, and the obligation with it.
+    ObjectGone,
+    /// The API server refused the effect.
+    EffectRefused,
+    /// The effect could not be made for now and is tried again.
+    EffectFailed,
+    /// This instance cannot reach the API server: it judges and serves, and starts nothing.
+    Detached,
+
+    // Interventions.
+    /// The effect was made.
+    Applied,
+    /// What was found is back.
+    Restored,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Reason {
+    /// The reason with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
+    }
+}
