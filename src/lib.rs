@@ -11,6 +11,8 @@
 //!
 //! - [`model`]: plain values that everything else speaks in
 //! - [`clock`]: the one place that reads wall time
+//! - [`memkube`]: the in-memory Kubernetes API of demo and tests
 
 pub mod clock;
+pub mod memkube;
 pub mod model;

@@ -1,3 +1,4 @@
 //! Everything that needs more than one room: borders, the World, real parts.
 
 mod borders;
+mod contract;
