@@ -10,9 +10,11 @@
 //! The rooms in reading order; `tests/it/borders.rs` holds who may use whom:
 //!
 //! - [`model`]: plain values that everything else speaks in
+//! - [`rego`]: compile, gate, input and output of rules; the only room that knows the engine
 //! - [`clock`]: the one place that reads wall time
 //! - [`memkube`]: the in-memory Kubernetes API of demo and tests
 
 pub mod clock;
 pub mod memkube;
 pub mod model;
+pub mod rego;
