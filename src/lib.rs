@@ -12,9 +12,11 @@
 //! - [`model`]: plain values that everything else speaks in
 //! - [`rego`]: compile, gate, input and output of rules; the only room that knows the engine
 //! - [`clock`]: the one place that reads wall time
+//! - [`telemetry`]: logs, and metrics with every name in one file
 //! - [`memkube`]: the in-memory Kubernetes API of demo and tests
 
 pub mod clock;
 pub mod memkube;
 pub mod model;
 pub mod rego;
+pub mod telemetry;

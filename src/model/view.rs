@@ -1,0 +1,147 @@
+//! What the engine publishes of itself: the HTTP surface, `explain` and the state gauges answer from a [`View`] and
+//! from nothing else. Plain values; who fills it and who serves it do not know each other.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use super::effect::InterventionPhase;
+use super::phase::{Phase, Stage};
+use super::policy::{PolicyKey, TargetRef};
+use super::quantity::Threshold;
+use super::reading::{PodName, Signal, SignalName};
+use super::reason::Reason;
+use super::slot::Slot;
+use super::verdict::{Outcome, Severity};
+
+/// The mode of a target that no policy has changed.
+pub const NORMAL: &str = "normal";
+
+/// Everything that this instance knows and shows. Cheap to clone: the maps hold shared entries.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Whether this instance acts or stands by.
+    pub role: Role,
+    /// False until the caches are filled: before that "no policy" may just mean "not read yet".
+    pub synced: bool,
+    /// Since when the API server cannot be reached; what is shown has that age.
+    pub detached_since: Option<DateTime<Utc>>,
+    /// Governed targets.
+    pub targets: BTreeMap<TargetKey, Arc<TargetView>>,
+    /// Policies, the refused ones too.
+    pub policies: BTreeMap<PolicyKey, Arc<PolicyView>>,
+    /// Where the interventions stand.
+    pub interventions: BTreeMap<Slot, InterventionPhase>,
+}
+
+/// Whether an instance acts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Role {
+    /// Holds the lease: evaluates, plans, acts, reports.
+    Actor,
+    /// Watches, serves, and waits for the lease.
+    #[default]
+    Standby,
+}
+
+/// Which target.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TargetKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// apiVersion, kind and name.
+    pub target: TargetRef,
+}
+
+impl fmt::Display for TargetKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.target.kind, self.namespace, self.target.name)
+    }
+}
+
+/// How a governed target runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetView {
+    /// `normal`, `cache-only`, …
+    pub mode: String,
+    /// Since when; none where the mode never changed.
+    pub since: Option<DateTime<Utc>>,
+    /// The policies that ask for this mode, the holder first; empty while it is [`NORMAL`].
+    pub policies: Vec<PolicyKey>,
+}
+
+/// What became of a policy, as its tenant counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Processing {
+    /// Judged at its last turn.
+    Processed,
+    /// Accepted, and not judged yet.
+    Waiting,
+    /// Not valid, or not allowed: its author must change it.
+    Rejected,
+    /// Valid, and could not be judged.
+    Error,
+    /// Switched off by its author.
+    Suspended,
+}
+
+impl Processing {
+    /// Every one, for catalogues.
+    pub const ALL: [Self; 5] = [Self::Processed, Self::Waiting, Self::Rejected, Self::Error, Self::Suspended];
+
+    /// As in labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Processed => "processed",
+            Self::Waiting => "waiting",
+            Self::Rejected => "rejected",
+            Self::Error => "error",
+            Self::Suspended => "suspended",
+        }
+    }
+}
+
+/// One policy as it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicyView {
+    /// Its tenant; `unknown` where none could be told.
+    pub tenant: String,
+    /// What it governs; none where the object cannot be read that far.
+    pub target: Option<TargetRef>,
+    /// What became of it.
+    pub processing: Processing,
+    /// Why.
+    pub reason: Reason,
+    /// Its phase.
+    pub phase: Phase,
+    /// The stage, while Recovering.
+    pub stage: Option<Stage>,
+    /// Since when it is in this phase.
+    pub since: Option<DateTime<Utc>>,
+    /// Whether, and why, it is Blind.
+    pub blind: Option<Reason>,
+    /// Its last verdict.
+    pub verdict: Option<(Outcome, Severity)>,
+    /// When it was judged last.
+    pub judged_at: Option<DateTime<Utc>>,
+    /// What was measured last, and what it is held against.
+    pub signals: BTreeMap<SignalName, SignalView>,
+    /// Pods held responsible.
+    pub suspects: Vec<PodName>,
+    /// The whole explanation, as `explain` prints it.
+    pub explanation: serde_json::Value,
+}
+
+/// One signal's last answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SignalView {
+    /// The reading, or why there is none.
+    pub reading: Signal,
+    /// The threshold, if the policy names one.
+    pub threshold: Option<Threshold>,
+}

@@ -1,0 +1,280 @@
+//! How things are counted: one method per thing that happens, in the words of the rooms that call them.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use prometheus::TextEncoder;
+use tokio::time::Instant;
+
+use super::labels::{EvaluationResult, EventLoss, ExecutionResult, QueryWarning, ReconcileResult, Step};
+use super::state::StateCollector;
+use super::{Metrics, VALID};
+use crate::model::policy::{ActionKind, PolicyKind};
+use crate::model::view::View;
+
+const POLICY_KINDS: [PolicyKind; 2] = [PolicyKind::LatencyBudgetPolicy, PolicyKind::GovernancePolicy];
+
+/// A reconcile that runs; dropped without [`Running::finish`] it was cancelled, and counts as no result.
+#[must_use = "a reconcile that is dropped at once was never measured"]
+pub struct Running {
+    metrics: Arc<Metrics>,
+    controller: &'static str,
+    id: u64,
+    started: Instant,
+}
+
+impl Running {
+    /// The reconcile ended.
+    pub fn finish(self, result: ReconcileResult) {
+        let taken = self.started.elapsed().as_secs_f64();
+        let metrics = &self.metrics;
+        metrics.reconciles.with_label_values(&[self.controller, result.as_str()]).inc();
+        if result == ReconcileResult::Error {
+            metrics.reconcile_errors.with_label_values(&[self.controller]).inc();
+        }
+        metrics.reconcile_seconds.with_label_values(&[self.controller]).observe(taken);
+        metrics.work_seconds.with_label_values(&[self.controller, self.controller]).observe(taken);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.metrics.active_workers.with_label_values(&[self.controller]).dec();
+        lock(&self.metrics.running).remove(&self.id);
+    }
+}
+
+/// A poisoned lock only means that a panic passed by: the sets behind it are whole at every instant.
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// Reconciles, queues, the API server.
+impl Metrics {
+    /// Announces a controller: its series exist from now on, at 0.
+    pub fn controller(&self, name: &'static str, max_concurrent: usize) {
+        lock(&self.controllers).insert(name);
+        for result in ReconcileResult::ALL {
+            self.reconciles.with_label_values(&[name, result.as_str()]);
+        }
+        self.reconcile_errors.with_label_values(&[name]);
+        self.terminal_reconcile_errors.with_label_values(&[name]);
+        self.reconcile_seconds.with_label_values(&[name]);
+        self.work_seconds.with_label_values(&[name, name]);
+        self.unfinished_seconds.with_label_values(&[name, name]);
+        self.longest_running_seconds.with_label_values(&[name, name]);
+        self.active_workers.with_label_values(&[name]);
+        let max = i64::try_from(max_concurrent).unwrap_or(i64::MAX);
+        self.max_concurrent_reconciles.with_label_values(&[name]).set(max);
+    }
+
+    /// A reconcile of this controller begins.
+    pub fn reconcile_started(self: &Arc<Self>, controller: &'static str) -> Running {
+        let id = self.next_run.fetch_add(1, Ordering::Relaxed);
+        let started = Instant::now();
+        self.active_workers.with_label_values(&[controller]).inc();
+        lock(&self.running).insert(id, (controller, started));
+        Running { metrics: Arc::clone(self), controller, id, started }
+    }
+
+    /// The reconcile failed in a way that only a change of the object can mend.
+    pub fn terminal_reconcile_error(&self, controller: &str) {
+        self.terminal_reconcile_errors.with_label_values(&[controller]).inc();
+    }
+
+    /// An object was queued for a reconcile.
+    pub fn queue_added(&self, controller: &str) {
+        self.queue_adds.with_label_values(&[controller, controller]).inc();
+    }
+
+    /// An object was queued again after a failure.
+    pub fn queue_retried(&self, controller: &str) {
+        self.queue_retries.with_label_values(&[controller, controller]).inc();
+    }
+
+    /// So many objects wait for a reconcile.
+    pub fn queue_depth(&self, controller: &str, waiting: usize) {
+        let waiting = i64::try_from(waiting).unwrap_or(i64::MAX);
+        self.queue_depth.with_label_values(&[controller, controller]).set(waiting);
+    }
+
+    /// An object waited so long from being due to being reconciled.
+    pub fn queue_waited(&self, controller: &str, waited: Duration) {
+        self.queue_seconds.with_label_values(&[controller, controller]).observe(waited.as_secs_f64());
+    }
+
+    /// Whether this instance holds the lease of this name.
+    pub fn leader(&self, lease: &str, is_leader: bool) {
+        self.leader.with_label_values(&[lease]).set(i64::from(is_leader));
+    }
+
+    /// A request to the API server was answered; `code` is the HTTP status, or `error` without an answer.
+    pub fn rest_request(&self, code: &str, method: &str, host: &str) {
+        self.rest_requests.with_label_values(&[code, method, host]).inc();
+    }
+
+    /// Whether the API server is out of reach.
+    pub fn detached(&self, detached: bool) {
+        self.detached.set(i64::from(detached));
+    }
+}
+
+// The policy loop.
+impl Metrics {
+    /// Announces a tenant: its counters exist from now on, at 0. Cheap when it is known.
+    pub fn tenant(&self, tenant: &str) {
+        let mut tenants = lock(&self.tenants);
+        if tenants.contains(tenant) {
+            return;
+        }
+        tenants.insert(tenant.to_owned());
+        for kind in POLICY_KINDS {
+            for result in EvaluationResult::ALL {
+                self.evaluations.with_label_values(&[tenant, kind.as_str(), result.as_str()]);
+            }
+        }
+        for action in ActionKind::ALL {
+            for result in ExecutionResult::ALL {
+                self.executions.with_label_values(&[tenant, action.as_str(), result.as_str()]);
+            }
+        }
+    }
+
+    /// Forgets a tenant: it has no namespace and no policy left. An absent series is no error.
+    pub fn tenant_gone(&self, tenant: &str) {
+        if !lock(&self.tenants).remove(tenant) {
+            return;
+        }
+        for kind in POLICY_KINDS {
+            for result in EvaluationResult::ALL {
+                let _ = self.evaluations.remove_label_values(&[tenant, kind.as_str(), result.as_str()]);
+            }
+        }
+        for action in ActionKind::ALL {
+            for result in ExecutionResult::ALL {
+                let _ = self.executions.remove_label_values(&[tenant, action.as_str(), result.as_str()]);
+            }
+        }
+        let _ = self.last_evaluation.remove_label_values(&[tenant]);
+    }
+
+    /// A policy was evaluated at `now`.
+    pub fn evaluation(&self, tenant: &str, kind: PolicyKind, result: EvaluationResult, now: DateTime<Utc>) {
+        self.tenant(tenant);
+        self.evaluations.with_label_values(&[tenant, kind.as_str(), result.as_str()]).inc();
+        if matches!(result, EvaluationResult::Hit | EvaluationResult::Miss) {
+            self.last_evaluation.with_label_values(&[tenant]).set(seconds_of(now));
+        }
+    }
+
+    /// A rule's evaluation took so long.
+    pub fn evaluation_took(&self, taken: Duration) {
+        self.evaluation_seconds.observe(taken.as_secs_f64());
+    }
+
+    /// An effect that an action asked for came to this.
+    pub fn execution(&self, tenant: &str, action: ActionKind, result: ExecutionResult) {
+        self.tenant(tenant);
+        self.executions.with_label_values(&[tenant, action.as_str(), result.as_str()]).inc();
+    }
+
+    /// A new or growing effect on a slot of this kind was begun.
+    pub fn effect_started(&self, slot: &str) {
+        self.effects_started.with_label_values(&[slot]).inc();
+    }
+
+    /// An effect on a slot of this kind was undone.
+    pub fn effect_undone(&self, slot: &str) {
+        self.effects_undone.with_label_values(&[slot]).inc();
+    }
+
+    /// A step of the policy loop took so long.
+    pub fn step(&self, step: Step, taken: Duration) {
+        self.step_seconds.with_label_values(&[step.as_str()]).observe(taken.as_secs_f64());
+    }
+}
+
+// Backends and sinks.
+impl Metrics {
+    /// Announces a metrics backend of the configuration.
+    pub fn backend(&self, name: &str) {
+        for kind in QueryWarning::ALL {
+            self.query_warnings.with_label_values(&[name, kind.as_str()]);
+        }
+        for code in ["200", "error", "timeout"] {
+            self.queries.with_label_values(&[name, code]);
+        }
+    }
+
+    /// A query served so many policies; `code` is the HTTP status, `error` without an answer, `timeout` without one
+    /// in time.
+    pub fn query(&self, backend: &str, code: &str, taken: Duration, policies: usize) {
+        self.queries.with_label_values(&[backend, code]).inc();
+        self.query_seconds.with_label_values(&[backend]).observe(taken.as_secs_f64());
+        self.query_policies.with_label_values(&[backend]).observe(policies as f64);
+    }
+
+    /// A backend warned beside its answer.
+    pub fn query_warning(&self, backend: &str, kind: QueryWarning) {
+        self.query_warnings.with_label_values(&[backend, kind.as_str()]).inc();
+    }
+
+    /// Announces a sink of the configuration.
+    pub fn sink(&self, name: &str) {
+        self.events_delivered.with_label_values(&[name]);
+        self.events_waiting.with_label_values(&[name]);
+        for reason in EventLoss::ALL {
+            self.events_lost.with_label_values(&[name, reason.as_str()]);
+        }
+    }
+
+    /// A sink acknowledged an event.
+    pub fn event_delivered(&self, sink: &str) {
+        self.events_delivered.with_label_values(&[sink]).inc();
+    }
+
+    /// An event for a sink was lost.
+    pub fn event_lost(&self, sink: &str, reason: EventLoss) {
+        self.events_lost.with_label_values(&[sink, reason.as_str()]).inc();
+    }
+
+    /// So many events wait for a sink.
+    pub fn events_waiting(&self, sink: &str, waiting: usize) {
+        self.events_waiting.with_label_values(&[sink]).set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+}
+
+// The scrape.
+impl Metrics {
+    /// Computes the state gauges from what this closure returns, at every scrape. Called once, by the wiring.
+    pub fn observe_view(&self, view: impl Fn() -> Arc<View> + Send + Sync + 'static) {
+        let collector = StateCollector::new(Box::new(view), self.options);
+        self.registry.register(Box::new(collector)).expect(VALID);
+    }
+
+    /// Everything in the text format 0.0.4; its type is [`super::CONTENT_TYPE`].
+    pub fn render(&self) -> String {
+        self.refresh_running();
+        let mut text = String::new();
+        let families = self.registry.gather();
+        TextEncoder::new().encode_utf8(&families, &mut text).expect("writing to a String does not fail");
+        text
+    }
+
+    fn refresh_running(&self) {
+        let running = lock(&self.running);
+        for controller in lock(&self.controllers).iter().copied() {
+            let ages =
+                running.values().filter(|(name, _)| *name == controller).map(|(_, at)| at.elapsed().as_secs_f64());
+            let (sum, longest) = ages.fold((0.0, 0.0_f64), |(sum, longest), age| (sum + age, longest.max(age)));
+            self.unfinished_seconds.with_label_values(&[controller, controller]).set(sum);
+            self.longest_running_seconds.with_label_values(&[controller, controller]).set(longest);
+        }
+    }
+}
+
+fn seconds_of(time: DateTime<Utc>) -> f64 {
+    time.timestamp_millis() as f64 / 1e3
+}
