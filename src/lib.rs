@@ -11,10 +11,12 @@
 //!
 //! - [`model`]: plain values that everything else speaks in
 //! - [`rego`]: compile, gate, input and output of rules; the only room that knows the engine
+//! - [`api`]: the custom resources
 //! - [`clock`]: the one place that reads wall time
 //! - [`telemetry`]: logs, and metrics with every name in one file
 //! - [`memkube`]: the in-memory Kubernetes API of demo and tests
 
+pub mod api;
 pub mod clock;
 pub mod memkube;
 pub mod model;
