@@ -13,6 +13,7 @@
 //! - [`rego`]: compile, gate, input and output of rules; the only room that knows the engine
 //! - [`api`]: the custom resources
 //! - [`clock`]: the one place that reads wall time
+//! - [`serve`]: the HTTP surface; answers from the view that the controller publishes
 //! - [`telemetry`]: logs, and metrics with every name in one file
 //! - [`memkube`]: the in-memory Kubernetes API of demo and tests
 
@@ -21,4 +22,5 @@ pub mod clock;
 pub mod memkube;
 pub mod model;
 pub mod rego;
+pub mod serve;
 pub mod telemetry;

@@ -48,18 +48,34 @@ pub enum Role {
     Standby,
 }
 
-/// Which target.
+/// Which target. Ordered so that those of one kind and name, of whatever API group, lie side by side.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TargetKey {
     /// Its namespace.
     pub namespace: String,
-    /// apiVersion, kind and name.
-    pub target: TargetRef,
+    /// `OrderService`.
+    pub kind: String,
+    /// `core-trading`.
+    pub name: String,
+    /// `trade.io/v1`.
+    pub api_version: String,
+}
+
+impl TargetKey {
+    /// The key of a policy's target in this namespace.
+    pub fn of(namespace: &str, target: &TargetRef) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            kind: target.kind.clone(),
+            name: target.name.clone(),
+            api_version: target.api_version.clone(),
+        }
+    }
 }
 
 impl fmt::Display for TargetKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}/{}", self.target.kind, self.namespace, self.target.name)
+        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
     }
 }
 

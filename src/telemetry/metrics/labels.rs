@@ -86,9 +86,9 @@ labels! {
         Overflow = "overflow",
         /// The sink refused it for good.
         Refused = "refused",
-        /// It was older than events are kept.
-        Expired = "expired",
-        /// It could not be written to, or read from, disk.
-        Unwritable = "unwritable",
+        /// Its file was damaged.
+        Torn = "torn",
+        /// It could not be written to disk.
+        DiskError = "disk_error",
     }
 }
