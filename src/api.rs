@@ -9,9 +9,11 @@
 //! [`any_policy`] (both as one), [`policy_status`], [`conditions`], [`tenant`], [`intervention`]; then [`crd`] (all
 //! of them as definitions), [`admission`] (the same checks outside a server), [`documents`] (policies from files).
 
+pub mod admission;
 pub mod any_policy;
 pub mod conditions;
 pub mod crd;
+pub mod documents;
 pub mod governance_policy;
 pub mod intervention;
 pub mod latency_budget_policy;

@@ -1,14 +1,16 @@
 //! All custom resources as definitions, for `crd print`, `deploy/crds` and the API servers of tests.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
+
+pub use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition as Crd;
 
 use super::{GovernancePolicy, Intervention, LatencyBudgetPolicy, Tenant};
 
 /// Every definition, in the order in which they are printed.
-pub fn all() -> Vec<CustomResourceDefinition> {
+pub fn all() -> Vec<Crd> {
     [LatencyBudgetPolicy::crd(), GovernancePolicy::crd(), Tenant::crd(), Intervention::crd()]
         .into_iter()
         .map(finish)
@@ -16,7 +18,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
 }
 
 /// One definition as YAML.
-pub fn to_yaml(crd: &CustomResourceDefinition) -> String {
+pub fn to_yaml(crd: &Crd) -> String {
     // Through JSON, since that is the form whose field order and omissions Kubernetes defines.
     let value = serde_json::to_value(crd).expect("a definition is plain data");
     serde_saphyr::to_string(&value).expect("plain data has a YAML form")
@@ -24,7 +26,7 @@ pub fn to_yaml(crd: &CustomResourceDefinition) -> String {
 
 /// What the derive leaves over: it marks every optional field `nullable` (then `p99: null` would count as a quantile;
 /// without the mark the server drops nulls), names Rust types in titles, and uses formats that Kubernetes warns of.
-fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+fn finish(mut crd: Crd) -> Crd {
     for version in &mut crd.spec.versions {
         if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
             tidy(schema);
@@ -55,3 +57,6 @@ fn tidy(schema: &mut JSONSchemaProps) {
 }
 
 const KNOWN_FORMATS: [&str; 5] = ["date-time", "int32", "int64", "float", "double"];
+
+#[cfg(test)]
+mod tests;

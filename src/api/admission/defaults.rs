@@ -1,0 +1,34 @@
+//! Defaults and nulls, as the API server treats them before it validates: a missing field with a default gets it, a null
+//! in a field that is not nullable counts as missing, and what was just filled in is filled in further.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+use serde_json::Value;
+
+pub(super) fn apply(schema: &JSONSchemaProps, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in schema.properties.iter().flatten() {
+                if fields.get(name).is_some_and(Value::is_null) && field.nullable != Some(true) {
+                    fields.remove(name);
+                }
+                if let Some(default) = field.default.as_ref().filter(|_| !fields.contains_key(name)) {
+                    fields.insert(name.clone(), default.0.clone());
+                }
+                if let Some(child) = fields.get_mut(name) {
+                    apply(field, child);
+                }
+            }
+            if let Some(JSONSchemaPropsOrBool::Schema(values)) = &schema.additional_properties {
+                fields.values_mut().for_each(|child| apply(values, child));
+            }
+        }
+        Value::Array(items) => {
+            if let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items {
+                items.iter_mut().for_each(|child| apply(item, child));
+            }
+        }
+        _ => {}
+    }
+}
