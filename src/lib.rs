@@ -15,9 +15,11 @@
 //! - [`clock`]: the one place that reads wall time
 //! - [`serve`]: the HTTP surface; answers from the view that the controller publishes
 //! - [`telemetry`]: logs, and metrics with every name in one file
+//! - [`cli`]: a file per subcommand, and the wiring of `run`
 //! - [`memkube`]: the in-memory Kubernetes API of demo and tests
 
 pub mod api;
+pub mod cli;
 pub mod clock;
 pub mod memkube;
 pub mod model;

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::{ApiError, Surface};
 use crate::model::phase::{Phase, Stage};
 use crate::model::policy::{PolicyKey, PolicyKind, TargetRef};
+use crate::model::reason::Reason;
 use crate::model::verdict::Severity;
 use crate::model::view::{PolicyView, Processing, Role, SignalView};
 
@@ -110,7 +111,7 @@ fn item(key: &PolicyKey, policy: &PolicyView) -> Item {
         phase: policy.phase,
         stage: policy.stage,
         since: policy.since,
-        blind: policy.blind.map(|reason| reason.as_str()),
+        blind: policy.blind.map(Reason::as_str),
         verdict: policy.verdict.map(|(outcome, _)| outcome.as_str()),
         severity: policy.verdict.map(|(_, severity)| severity),
         judged_at: policy.judged_at,
