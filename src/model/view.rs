@@ -150,7 +150,36 @@ pub struct PolicyView {
     /// Pods held responsible.
     pub suspects: Vec<PodName>,
     /// The whole explanation, as `explain` prints it.
-    pub explanation: serde_json::Value,
+    pub explanation: Explanation,
+}
+
+/// An explanation that is put together when somebody asks: most policies are never asked about.
+#[derive(Clone)]
+pub struct Explanation(Arc<dyn Fn() -> serde_json::Value + Send + Sync>);
+
+impl Explanation {
+    /// The explanation that `explain` gives.
+    pub fn new(explain: impl Fn() -> serde_json::Value + Send + Sync + 'static) -> Self {
+        Self(Arc::new(explain))
+    }
+
+    /// As JSON, for machines and for `explain`.
+    pub fn to_json(&self) -> serde_json::Value {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Explanation")
+    }
+}
+
+impl PartialEq for Explanation {
+    /// The same explanation, not an equal one.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// One signal's last answer.

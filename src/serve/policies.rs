@@ -95,7 +95,7 @@ pub(super) async fn explain(
     })?;
     let key = PolicyKey { kind: parsed, namespace, name };
     match view.policies.get(&key) {
-        Some(policy) => Ok(Json(policy.explanation.clone())),
+        Some(policy) => Ok(Json(policy.explanation.to_json())),
         None if !view.synced => Err(ApiError::NotSynced),
         None => Err(ApiError::NotFound { kind, namespace: key.namespace, name: key.name }),
     }

@@ -268,7 +268,7 @@ fn with_policy() -> View {
             ("p50".into(), SignalView { reading: Err(NoReading::NoData), threshold: None }),
         ]),
         suspects: vec!["pod-1".into()],
-        explanation: json!({"phase": "Active"}),
+        explanation: crate::model::view::Explanation::new(|| json!({"phase": "Active"})),
     };
     View { policies: BTreeMap::from([(policy_key(), Arc::new(policy))]), ..in_mode("cache-only") }
 }

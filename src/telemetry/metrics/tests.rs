@@ -37,7 +37,7 @@ fn policy(phase: Phase) -> PolicyView {
             ("p50".to_owned(), SignalView { reading: Err(NoReading::NoData), threshold }),
         ]),
         suspects: Vec::new(),
-        explanation: serde_json::Value::Null,
+        explanation: crate::model::view::Explanation::new(|| serde_json::Value::Null),
     }
 }
 
