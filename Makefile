@@ -1,0 +1,36 @@
+# People and CI call the same targets. Needed: Rust; for `test`, `parts` and `measure` also Go and Python 3.
+
+TRADEGUARD_CACHE ?= $(HOME)/.cache/tradeguard
+export TRADEGUARD_CACHE
+PARTS_BIN := $(TRADEGUARD_CACHE)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help check test parts bench measure fmt
+
+help: ## what each target does
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+check: ## all that needs Rust alone: format, clippy, tests, docs
+	cargo fmt --all --check
+	cargo clippy --locked --all-targets -- -D warnings
+	cargo test --locked -- --skip real::
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+
+# Recipe lines rather than prerequisites, so that `make -j` keeps the order: the parts take long, a bad format shows at once.
+test: ## check, then the real parts and every test that runs against them
+	$(MAKE) check
+	$(MAKE) parts
+	$(PARTS_BIN)/opa test policies/
+	cargo test --locked --test it real::
+
+parts: ## build the real parts (etcd, Kubernetes, Prometheus, opa), or find them built
+	tests/parts/build
+
+bench: ## benchmarks of this code alone
+	cargo bench --locked
+
+measure: parts ## benchmarks beside the real parts, as docs/benchmarks.md shows them
+	PATH="$(PARTS_BIN):$$PATH" cargo bench --locked
+
+fmt: ## format the code
+	cargo fmt --all
