@@ -2,3 +2,5 @@
 
 mod borders;
 mod contract;
+mod real;
+mod support;

@@ -1,0 +1,9 @@
+//! What tests share: the real parts, the engine as a process, a service under load, and waiting with a deadline.
+//! It knows how to start and stop things; what they should do is for the tests to say.
+
+#[allow(dead_code, reason = "for the tests of the running engine")]
+pub(crate) mod engine;
+pub(crate) mod order_service;
+pub(crate) mod parts;
+pub(crate) mod process;
+pub(crate) mod wait;
