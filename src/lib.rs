@@ -11,6 +11,7 @@
 //!
 //! - [`model`]: plain values that everything else speaks in
 //! - [`rego`]: compile, gate, input and output of rules; the only room that knows the engine
+//! - [`decide`]: the chain of pure steps from policy and reading to plan
 //! - [`api`]: the custom resources
 //! - [`clock`]: the one place that reads wall time
 //! - [`serve`]: the HTTP surface; answers from the view that the controller publishes
@@ -21,6 +22,7 @@
 pub mod api;
 pub mod cli;
 pub mod clock;
+pub mod decide;
 pub mod memkube;
 pub mod model;
 pub mod rego;

@@ -67,6 +67,10 @@ pub struct InterventionSpec {
     /// When the effect was begun or last grew.
     #[schemars(schema_with = "schema::time")]
     pub started_at: DateTime<Utc>,
+    /// When it began and grew before that, as far as it is less than a minute ago: budgets count these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::times")]
+    pub earlier_starts: Vec<DateTime<Utc>>,
     /// Why the policy asked for it, as one word of a closed list.
     pub reason: String,
 }
@@ -195,6 +199,7 @@ impl Intervention {
             desired: (&record.desired).into(),
             actor,
             started_at: record.started_at,
+            earlier_starts: record.earlier_starts.clone(),
             reason: reason.as_str().to_owned(),
         };
         let labels = [(marks::MANAGED_BY_LABEL, marks::FIELD_MANAGER), (marks::SLOT_LABEL, record.slot.kind())];
@@ -220,6 +225,7 @@ impl Intervention {
             desired: (&self.spec.desired).try_into()?,
             phase: self.phase(),
             started_at: self.spec.started_at,
+            earlier_starts: self.spec.earlier_starts.clone(),
             slot,
         };
         if self.namespace().as_deref() != Some(record.slot.namespace()) {

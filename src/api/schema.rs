@@ -38,6 +38,11 @@ pub(super) fn time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "date-time", "maxLength": 40})
 }
 
+/// Instants, a bounded number.
+pub(super) fn times(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "maxItems": 256, "items": time(generator)})
+}
+
 /// `spec.enforcementAction`.
 pub(super) fn enforcement(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["enforce", "dryRun", "warn"]})

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::policy::{ActionKind, PolicyKey};
@@ -152,6 +152,36 @@ pub struct Record {
     pub phase: InterventionPhase,
     /// When the effect was begun or last grew: the budget per minute counts these.
     pub started_at: DateTime<Utc>,
+    /// Earlier begins and growths of the same slot that are still less than a minute old.
+    pub earlier_starts: Vec<DateTime<Utc>>,
+}
+
+impl Record {
+    /// The time span over which begins and growths are counted.
+    pub const COUNTED: TimeDelta = TimeDelta::minutes(1);
+    /// How many earlier begins and growths are kept; more in a minute than any budget lets happen.
+    const MOST_STARTS: usize = 256;
+
+    /// Notes that the effect begins or grows now. Whoever writes the record of a new or growing effect calls this,
+    /// so that the budget per minute survives a restart.
+    pub fn grow(&mut self, now: DateTime<Utc>) {
+        self.earlier_starts.push(self.started_at);
+        self.earlier_starts.retain(|start| now.signed_duration_since(*start) < Self::COUNTED);
+        let surplus = self.earlier_starts.len().saturating_sub(Self::MOST_STARTS);
+        self.earlier_starts.drain(..surplus);
+        self.started_at = now;
+    }
+
+    /// How many begins and growths lie less than a minute before `now`.
+    pub fn starts_at(&self, now: DateTime<Utc>) -> usize {
+        let counted = |start: &DateTime<Utc>| now.signed_duration_since(*start) < Self::COUNTED;
+        self.earlier_starts.iter().chain([&self.started_at]).filter(|start| counted(start)).count()
+    }
+
+    /// Whether the effect stands, or is on its way to.
+    pub fn stands(&self) -> bool {
+        !matches!(self.phase, InterventionPhase::Restoring | InterventionPhase::Restored)
+    }
 }
 
 /// Records by slot.

@@ -150,6 +150,10 @@ impl Percent {
     pub const DEFAULT_MAX_ISOLATED: Self = Self(34);
     /// What returns first when a breaker is half open.
     pub const DEFAULT_PROBE: Self = Self(10);
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// One of two.
+    pub const HALF: Self = Self(50);
     /// Everything.
     pub const ALL: Self = Self(100);
 

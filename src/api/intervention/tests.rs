@@ -22,6 +22,7 @@ fn record(slot: Slot, original: Option<Original>, desired: Desired) -> Record {
         desired,
         phase: InterventionPhase::Pending,
         started_at: DateTime::parse_from_rfc3339("2026-03-01T10:00:00.123456789Z").unwrap().to_utc(),
+        earlier_starts: vec![DateTime::parse_from_rfc3339("2026-03-01T09:59:30Z").unwrap().to_utc()],
     }
 }
 

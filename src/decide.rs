@@ -1,0 +1,37 @@
+//! Decisions: from what a person wrote and what was measured to what should stand. Pure: values in, values out.
+//!
+//! Reading order, which is that of the [`chain`]: [`validate`] (draft to policy), [`entry`] (policy, tenant and rule
+//! compiled together), [`evaluate`] and [`judge`] (verdict and phase), `phase` and `recovery` (the machine),
+//! [`standing`] (what stands already), [`claims`] (actions to slots), [`holder`] (who is before whom), [`budget`],
+//! `isolation` and [`weights`] (limits and arithmetic), [`plan`] (all of it per slot), [`edit`] (what an edit does to
+//! the state), [`explain`] (all of it in words).
+//!
+//! This room never compares a reading with a threshold: rules do. It knows no cluster, no clock and no files.
+
+pub mod budget;
+pub mod chain;
+pub mod claims;
+pub mod edit;
+pub mod entry;
+pub mod evaluate;
+pub mod holder;
+mod isolation;
+pub mod judge;
+mod phase;
+pub mod plan;
+mod recovery;
+pub mod standing;
+pub mod validate;
+pub mod weights;
+
+pub use budget::{Budgets, Freeze};
+pub use chain::{Decision, decide, prepare, settle};
+pub use claims::{Claim, Held, Want, claims};
+pub use edit::carry_over;
+pub use entry::Entry;
+pub use evaluate::evaluate;
+pub use holder::Precedence;
+pub use judge::{Judgement, judge, next_due};
+pub use plan::{Facts, Plan, Planned, WouldHave, plan};
+pub use standing::{Standing, groups, standing};
+pub use validate::{Invalid, Surroundings, validate};

@@ -1,0 +1,99 @@
+//! What stands for a policy now, as its records say, and which Pods are to be measured together because of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::effect::{Desired, Original, Record, Records, Weight};
+use crate::model::facts;
+use crate::model::phase::{Phase, State};
+use crate::model::policy::PolicyKey;
+use crate::model::reading::{GroupName, PodName, SUBSET_PROBE};
+use crate::model::slot::Slot;
+
+use super::entry::Entry;
+
+/// What keeps traffic away from something, so that the readings of what still serves say nothing of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Pods of the policy's workload that are out of service, whoever asked; isolation is shared. Sorted.
+    pub isolated: Vec<PodName>,
+    /// Whether this policy holds a route whose weights differ from those found.
+    pub diverts_weight: bool,
+}
+
+/// What stands for `policy` now.
+pub fn standing(policy: &PolicyKey, facts: &facts::Target, records: &Records) -> Standing {
+    let mut standing = Standing::default();
+    for record in records.values().filter(|record| record.stands()) {
+        match (&record.slot, &record.desired) {
+            (Slot::Isolation { .. }, Desired::Isolated(pods)) if concerns(policy, facts, record) => {
+                let there = |pod: &&PodName| facts.workload.as_ref().map_or(true, |w| w.pods.contains_key(*pod));
+                standing.isolated.extend(pods.iter().filter(there).cloned());
+            }
+            (Slot::Weights { .. }, Desired::Weights(weights)) if record.holder.policy == *policy => {
+                standing.diverts_weight |= !is_original(record.original.as_ref(), weights);
+            }
+            _ => {}
+        }
+    }
+    standing.isolated.sort();
+    standing.isolated.dedup();
+    standing
+}
+
+/// Where the workload cannot be told now, the policy's own record is all there is to go by.
+fn concerns(policy: &PolicyKey, facts: &facts::Target, record: &Record) -> bool {
+    match (&facts.workload, &record.slot) {
+        (Ok(found), Slot::Isolation { workload }) => found.key == *workload,
+        _ => record.holder.policy == *policy,
+    }
+}
+
+fn is_original(original: Option<&Original>, weights: &[Weight]) -> bool {
+    let Some(Original::Weights(found)) = original else { return false };
+    weights.len() == found.len()
+        && weights.iter().all(|weight| {
+            found.iter().any(|other| {
+                other.destination == weight.destination && other.weight.unwrap_or(0) == weight.weight.unwrap_or(0)
+            })
+        })
+}
+
+/// The probe groups to measure this round: while Recovering, the Pods of the destinations that this policy's weights
+/// keep traffic away from and that serve again in part. Empty where nothing is diverted or the Pods cannot be told.
+pub fn groups(
+    entry: &Entry,
+    state: &State,
+    facts: &facts::Target,
+    records: &Records,
+) -> BTreeMap<GroupName, Vec<PodName>> {
+    if state.phase != Phase::Recovering {
+        return BTreeMap::new();
+    }
+    let held = records.values().filter(|record| record.stands() && record.holder.policy == entry.policy.key);
+    let mut pods = BTreeSet::new();
+    for record in held {
+        let (Slot::Weights { route }, Desired::Weights(weights), Some(Original::Weights(found))) =
+            (&record.slot, &record.desired, &record.original)
+        else {
+            continue;
+        };
+        let routes = std::iter::once(&facts.route).chain(facts.action_routes.values());
+        let Some(route) = routes.filter_map(|found| found.as_ref().ok()).find(|found| found.key == *route) else {
+            continue;
+        };
+        let lowered = |destination: &facts::RouteDestination| {
+            let of = |weights: &[Weight]| {
+                let weight = weights.iter().find(|weight| weight.destination == destination.destination);
+                weight.and_then(|weight| weight.weight).unwrap_or(0)
+            };
+            of(weights) < of(found)
+        };
+        pods.extend(route.destinations.iter().filter(|to| lowered(to)).flat_map(|to| to.pods.iter().cloned()));
+    }
+    let in_service = |pod: &PodName| {
+        let workload = facts.workload.as_ref().ok();
+        !workload.and_then(|workload| workload.pods.get(pod)).is_some_and(|pod| pod.isolated || pod.terminating)
+    };
+    let pods: Vec<PodName> = pods.into_iter().filter(in_service).collect();
+    if pods.is_empty() { BTreeMap::new() } else { BTreeMap::from([(SUBSET_PROBE.to_owned(), pods)]) }
+}
