@@ -19,6 +19,7 @@ mod output;
 mod rule;
 pub mod schema;
 mod shipped;
+mod syntax;
 
 pub use error::{Error, Location, Result};
 pub use excerpt::Line;

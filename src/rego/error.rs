@@ -59,8 +59,19 @@ pub enum Error {
         /// The module in which the limit was reached.
         file: String,
     },
-    /// An expression or a chain of `else` is so long that evaluating it could overflow the stack.
-    #[error("{at}: more than {limit} operators or `else` branches in one rule; expected shorter rules")]
+    /// More of something than the engine takes in bearable time.
+    #[error("{file}: too many {what}; expected at most {limit}")]
+    TooMany {
+        /// The module.
+        file: String,
+        /// Of what.
+        what: &'static str,
+        /// What is allowed.
+        limit: u32,
+    },
+    /// A row of operators in one expression, or of rules that depend on one another, is so long that the stack
+    /// could overflow.
+    #[error("{at}: more than {limit} operators, or rules that depend on one another, in a row; expected fewer")]
     TooLong {
         /// Where the limit was reached.
         at: Location,
@@ -184,7 +195,7 @@ impl Error {
             | Self::UnknownFunction { at, .. }
             | Self::OwnPackage { at }
             | Self::Compile { at, .. } => Some(at.clone()),
-            Self::TooLarge { file, .. } | Self::TooMuchNesting { file } => {
+            Self::TooLarge { file, .. } | Self::TooMuchNesting { file } | Self::TooMany { file, .. } => {
                 Some(Location { file: file.clone(), ..Location::default() })
             }
             _ => None,

@@ -52,7 +52,7 @@ pub(super) fn line_of(modules: &[Module], code: &str) -> Option<Line> {
     })
 }
 
-/// The place and the words of an error that the engine gives as text only:
+/// The place and the words of an error that the engine gives as text only (without a place: `file`):
 ///
 /// ```text
 /// --> file:line:col
@@ -61,7 +61,7 @@ pub(super) fn line_of(modules: &[Module], code: &str) -> Option<Line> {
 ///   | ^
 /// error: words
 /// ```
-pub(super) fn located(text: &str) -> (Location, String) {
+pub(super) fn located(text: &str, file: &str) -> (Location, String) {
     let at = text
         .lines()
         .find_map(|line| line.trim().strip_prefix("--> "))
@@ -71,7 +71,7 @@ pub(super) fn located(text: &str) -> (Location, String) {
             let line = parts.next()?.parse().ok()?;
             Some(Location { file: parts.next()?.to_owned(), line, column })
         })
-        .unwrap_or_default();
+        .unwrap_or_else(|| Location { file: file.to_owned(), ..Location::default() });
     (at, message_of(text))
 }
 

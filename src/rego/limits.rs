@@ -19,7 +19,7 @@ pub struct Limits {
     pub nesting: u32,
     /// How much work the nested brackets of a module set may make the parser, in units of one unnested bracket.
     pub parse_work: u64,
-    /// How many parts an expression or a chain of `else` may have: what is longer overflows the stack.
+    /// How many operators one expression may have: a thousand overflow a thread's stack.
     pub chain: u32,
 }
 
@@ -30,7 +30,7 @@ impl Default for Limits {
             instructions: 1_000_000,
             source_bytes: 256 * 1024,
             nesting: 10,
-            parse_work: 50_000,
+            parse_work: 40_000,
             chain: 200,
         }
     }
