@@ -14,6 +14,7 @@
 //! - [`decide`]: the chain of pure steps from policy and reading to plan
 //! - [`api`]: the custom resources
 //! - [`clock`]: the one place that reads wall time
+//! - [`signals`]: query planning, PromQL, Prometheus, scraping, quantiles
 //! - [`serve`]: the HTTP surface; answers from the view that the controller publishes
 //! - [`telemetry`]: logs, and metrics with every name in one file
 //! - [`cli`]: a file per subcommand, and the wiring of `run`
@@ -27,4 +28,5 @@ pub mod memkube;
 pub mod model;
 pub mod rego;
 pub mod serve;
+pub mod signals;
 pub mod telemetry;

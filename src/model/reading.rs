@@ -1,6 +1,7 @@
 //! What was measured, or why nothing was.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::quantity::BaseUnit;
 use super::reason::Reason;
@@ -118,13 +119,13 @@ pub type GroupName = String;
 /// The group of Pods behind the destinations that traffic was diverted from: the probe of a half-open route.
 pub const SUBSET_PROBE: &str = "subset";
 
-/// A query as it was sent, for status and `explain`.
+/// A query as it was sent, for status and `explain`. Shared: thousands of policies may rest on one query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentQuery {
     /// Name of the backend.
-    pub backend: String,
+    pub backend: Arc<str>,
     /// The text as sent.
-    pub text: String,
+    pub text: Arc<str>,
 }
 
 /// Everything that one round measured for one policy.
