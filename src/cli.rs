@@ -11,7 +11,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::model::problem::Problem;
 
+pub mod config;
 mod crd;
+mod install;
 
 /// TradeGuard: policy governance for services on Kubernetes.
 ///
@@ -36,6 +38,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Crd(crd::Args),
+    Install(install::Args),
 }
 
 /// How a command ended.
@@ -146,6 +149,7 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, streams
     };
     let result = match cli.command {
         Command::Crd(args) => crd::run(&args, streams),
+        Command::Install(args) => install::run(&args, streams),
     };
     match result {
         Ok(exit) => exit,
