@@ -28,6 +28,16 @@ pub fn check(object: &Value) -> Result<(), Vec<Problem>> {
 
 /// Like [`check`], and leaves the object as the API server would store it: nulls dropped, defaults filled in.
 pub fn admit(object: &mut Value) -> Result<(), Vec<Problem>> {
+    admit_over(object, None)
+}
+
+/// Like [`admit`], for a write over `old`. CEL rules are skipped where the spec is the same, as the server skips them on
+/// what did not change; a status write costs no rules.
+pub fn admit_update(object: &mut Value, old: &Value) -> Result<(), Vec<Problem>> {
+    admit_over(object, Some(old))
+}
+
+fn admit_over(object: &mut Value, old: Option<&Value>) -> Result<(), Vec<Problem>> {
     let definition = Definition::of(object)?;
     defaults::apply(&definition.schema, object);
     let mut problems = metadata_problems(object);
@@ -35,9 +45,11 @@ pub fn admit(object: &mut Value) -> Result<(), Vec<Problem>> {
     // The server skips CEL where a rule might meet a value of the wrong shape; its rules then say nothing true.
     let blocked = walked.iter().any(|finding| finding.blocks_rules);
     problems.extend(walked.into_iter().map(|finding| finding.problem));
-    if !blocked {
+    let same_spec = old.is_some_and(|old| old.get("spec") == object.get("spec"));
+    if !blocked && !same_spec {
         problems.extend(rule_problems(&definition.rules, object));
     }
+    problems.sort();
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 

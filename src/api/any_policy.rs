@@ -8,11 +8,13 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde_json::Value;
 
+use super::admission;
 use super::marks;
 use super::policy_spec::PolicyCore;
 use super::policy_status::PolicyStatus;
 use super::{GovernancePolicy, LatencyBudgetPolicy};
 use crate::model::policy::{Draft, PolicyKey, PolicyKind};
+use crate::model::problem::Problem;
 
 /// A policy of any kind; cheap to clone.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +38,21 @@ impl From<Arc<GovernancePolicy>> for AnyPolicy {
 }
 
 impl AnyPolicy {
+    /// A policy from outside a cluster: checked as an API server checks it, defaults filled in.
+    pub fn from_json(mut object: Value) -> Result<Self, Vec<Problem>> {
+        admission::admit(&mut object)?;
+        let unreadable = |error: serde_json::Error| vec![Problem::at("spec", error.to_string())];
+        match object.get("kind").and_then(Value::as_str).and_then(PolicyKind::parse) {
+            Some(PolicyKind::LatencyBudgetPolicy) => {
+                serde_json::from_value(object).map(|policy| Self::LatencyBudget(Arc::new(policy))).map_err(unreadable)
+            }
+            Some(PolicyKind::GovernancePolicy) => {
+                serde_json::from_value(object).map(|policy| Self::Governance(Arc::new(policy))).map_err(unreadable)
+            }
+            None => Err(vec![Problem::at("kind", "expected a policy: LatencyBudgetPolicy or GovernancePolicy")]),
+        }
+    }
+
     /// Which kind it is.
     pub fn kind(&self) -> PolicyKind {
         match self {
@@ -140,3 +157,6 @@ fn chrono_of(time: &Time) -> DateTime<Utc> {
     let nanos = u32::try_from(time.0.subsec_nanosecond()).unwrap_or_default();
     DateTime::from_timestamp(time.0.as_second(), nanos).unwrap_or(DateTime::UNIX_EPOCH)
 }
+
+#[cfg(test)]
+mod tests;

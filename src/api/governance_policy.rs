@@ -130,7 +130,7 @@ pub struct Rule {
     #[schemars(length(min = 1, max = 65_536))]
     pub module: String,
     /// The rule that answers, such as `data.lab.checkout.verdict`.
-    #[schemars(length(max = 253), regex(pattern = r"^data([.][a-zA-Z_][a-zA-Z0-9_]*)+$"))]
+    #[schemars(schema_with = "schema::entrypoint")]
     pub entrypoint: String,
 }
 

@@ -290,3 +290,6 @@ fn read_run(written: &str) -> Duration {
     // Zero is no duration that a person may write; here it is the clock that has not run.
     time::parse_duration(written).unwrap_or(Duration::ZERO)
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,17 +19,21 @@ pub(super) fn rule_at(field_path: &str, rule: &str, message: &str) -> Value {
     json!({"rule": rule, "message": message, "fieldPath": field_path})
 }
 
-/// The grammar of [`time::parse_duration`] as RE2. Two matches in place of CEL's `duration()`: that one fails instead
-/// of answering on other texts, and a text of this grammar is above zero exactly if it holds a digit that is.
-const DURATION: &str =
-    r"self.matches('^(([0-9]{1,6}([.][0-9]{0,9})?|[.][0-9]{1,9})(ns|us|µs|μs|ms|s|m|h))+$') && self.matches('[1-9]')";
+/// The grammar of [`time::parse_duration`] as RE2.
+const DURATION: &str = "^(([0-9]{1,6}([.][0-9]{0,9})?|[.][0-9]{1,9})(ns|us|µs|μs|ms|s|m|h))+$";
+
+/// CEL's `duration()` fails on other texts in place of answering; but a text of the grammar is above zero exactly if it
+/// holds a digit that is.
+fn is_duration() -> String {
+    format!("self.matches('{DURATION}') && self.matches('[1-9]')")
+}
 
 /// A positive Go duration.
 pub(super) fn duration(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",
         "maxLength": 20,
-        "x-kubernetes-validations": [rule(DURATION, &format!("expected {}", time::EXPECTED))],
+        "x-kubernetes-validations": [rule(&is_duration(), &format!("expected {}", time::EXPECTED))],
     })
 }
 
@@ -68,14 +72,33 @@ pub(super) fn class(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["core", "lab", "compliance"]})
 }
 
+const NAME: &str = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
+const SIGNAL_NAME: &str = "^[a-z][a-z0-9_]*$";
+const ENTRYPOINT: &str = "^data([.][a-zA-Z_][a-zA-Z0-9_]*)+$";
+
+/// What a pattern of ours expects, in words; the API server can only show the pattern.
+pub(super) fn words_for(pattern: &str) -> String {
+    match pattern {
+        NAME => "lower case letters, digits, `-` and `.`, with a letter or digit at both ends".to_owned(),
+        SIGNAL_NAME => "lower case letters, digits and `_`, with a letter first".to_owned(),
+        ENTRYPOINT => "a rule below data, such as `data.lab.checkout.verdict`".to_owned(),
+        other => format!("what matches {other}"),
+    }
+}
+
+/// A rule of a Rego module.
+pub(super) fn entrypoint(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "maxLength": 253, "pattern": ENTRYPOINT})
+}
+
 /// The name of an object in Kubernetes, a mode, a subset or a host.
 pub(super) fn name(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "minLength": 1, "maxLength": 253, "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"})
+    json_schema!({"type": "string", "minLength": 1, "maxLength": 253, "pattern": NAME})
 }
 
 /// The name of a signal: also a key in the rule's input and a label in queries.
 pub(super) fn signal_name(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z][a-z0-9_]*$"})
+    json_schema!({"type": "string", "minLength": 1, "maxLength": 63, "pattern": SIGNAL_NAME})
 }
 
 /// Labels that an object must carry, at least one.
@@ -128,8 +151,34 @@ pub(super) fn threshold(_: &mut SchemaGenerator) -> Schema {
         "type": "string",
         "maxLength": 32,
         "x-kubernetes-validations": [rule(
-            &format!("({DURATION}) || self.matches('^-?[0-9]{{1,15}}([.][0-9]{{1,9}})?( ?(ratio|%|By|kB|MB))?$')"),
+            &format!("({}) || self.matches('^-?[0-9]{{1,15}}([.][0-9]{{1,9}})?( ?(ratio|%|By|kB|MB))?$')", is_duration()),
             "expected a duration such as `800ms`, a percentage such as `5%`, or a number with or without a unit (ratio, By, kB, MB)",
         )],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use proptest::prelude::*;
+    use regex::Regex;
+
+    use super::*;
+    use crate::model::time::{Error, parse_duration};
+
+    static GRAMMAR: LazyLock<Regex> = LazyLock::new(|| Regex::new(DURATION).unwrap());
+
+    proptest! {
+        #[test]
+        fn the_servers_grammar_of_durations_is_the_engines(text in "[0-9.hmsnu\u{b5}d+ -]{0,6}(h|m|s|ms|us|ns|)") {
+            let taken = GRAMMAR.is_match(&text) && text.contains(|c| ('1'..='9').contains(&c));
+            match parse_duration(&text) {
+                Ok(_) => prop_assert!(taken, "{text}"),
+                // Less than half a nanosecond is zero, which no pattern sees.
+                Err(Error::NotPositive(_)) if text.contains('.') && text.contains('n') => {}
+                Err(_) => prop_assert!(!taken, "{text}"),
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Everything that needs more than one room: borders, the World, real parts.
 
+mod admission;
 mod borders;
 mod contract;
 mod real;

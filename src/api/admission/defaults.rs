@@ -1,10 +1,11 @@
 //! Defaults and nulls, as the API server treats them before it validates: a missing field with a default gets it, a null
-//! in a field that is not nullable counts as missing, and what was just filled in is filled in further.
+//! in a field that is not nullable counts as missing, and what was just filled in is filled in further. A whole number
+//! that was written with a point becomes one without.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 pub(super) fn apply(schema: &JSONSchemaProps, value: &mut Value) {
     match value {
@@ -29,6 +30,17 @@ pub(super) fn apply(schema: &JSONSchemaProps, value: &mut Value) {
                 items.iter_mut().for_each(|child| apply(item, child));
             }
         }
+        Value::Number(number) if schema.type_.as_deref() == Some("integer") => {
+            if let Some(whole) = whole(number) {
+                *value = whole.into();
+            }
+        }
         _ => {}
     }
+}
+
+fn whole(number: &Number) -> Option<i64> {
+    let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0)?;
+    // Beyond this, f64 does not count in ones any more.
+    (float.abs() < 9e15).then_some(float as i64)
 }

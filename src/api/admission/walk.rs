@@ -11,6 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use crate::api::schema;
 use crate::model::problem::Problem;
 
 /// A problem, and whether the server skips CEL rules because of it.
@@ -170,9 +171,9 @@ impl Walk<'_> {
         }
         let fits = |pattern: &String| self.patterns.get(pattern).is_none_or(|regex| regex.is_match(text));
         if let Some(pattern) = schema.pattern.as_ref().filter(|pattern| !fits(pattern)) {
-            self.found(Problem::expected(path, format!("`{text}`"), format!("what matches {pattern}")));
+            self.found(Problem::expected(path, format!("`{text}`"), schema::words_for(pattern)));
         }
-        if schema.format.as_deref() == Some("date-time") && DateTime::parse_from_rfc3339(text).is_err() {
+        if schema.format.as_deref() == Some("date-time") && !is_time(text) {
             self.blocking(Problem::expected(
                 path,
                 format!("`{text}`"),
@@ -193,6 +194,12 @@ impl Walk<'_> {
 
 fn below(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// RFC 3339 as the server reads it; chrono would take a space in place of the `T` too.
+fn is_time(text: &str) -> bool {
+    let separated = text.as_bytes().get(10).is_some_and(|byte| byte.eq_ignore_ascii_case(&b'T'));
+    separated && DateTime::parse_from_rfc3339(text).is_ok()
 }
 
 /// What was expected, if the value is of another type.
