@@ -15,6 +15,7 @@
 //! - [`api`]: the custom resources
 //! - [`clock`]: the one place that reads wall time
 //! - [`signals`]: query planning, PromQL, Prometheus, scraping, quantiles
+//! - [`effects`]: making, keeping and undoing changes in the cluster; telling the SRE platform
 //! - [`serve`]: the HTTP surface; answers from the view that the controller publishes
 //! - [`telemetry`]: logs, and metrics with every name in one file
 //! - [`cli`]: a file per subcommand, and the wiring of `run`
@@ -24,6 +25,7 @@ pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod decide;
+pub mod effects;
 pub mod memkube;
 pub mod model;
 pub mod rego;

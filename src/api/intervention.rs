@@ -62,6 +62,9 @@ pub struct InterventionSpec {
     pub original: Option<OriginalSpec>,
     /// What the slot is to hold.
     pub desired: DesiredSpec,
+    /// uid of the object that is changed, where it is a single one: one that was created anew is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object_uid: Option<String>,
     /// Which instance of the engine wrote this.
     pub actor: Actor,
     /// When the effect was begun or last grew.
@@ -112,9 +115,12 @@ pub struct InterventionStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub next_assert_at: Option<DateTime<Utc>>,
-    /// uid of the object that is changed: one that was created anew is another one.
+    /// What was last seen to stand in this episode; another value than the desired one is an intent not yet reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub object_uid: Option<String>,
+    pub applied: Option<DesiredSpec>,
+    /// The metadata.generation that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
     /// The last ten episodes, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub episodes: Vec<Episode>,
@@ -197,6 +203,7 @@ impl Intervention {
             target,
             original: record.original.as_ref().map(Into::into),
             desired: (&record.desired).into(),
+            object_uid: None,
             actor,
             started_at: record.started_at,
             earlier_starts: record.earlier_starts.clone(),
@@ -234,9 +241,17 @@ impl Intervention {
         Ok(record)
     }
 
-    /// Where it stands; one without status was written and not yet made.
+    /// Where it stands. An intent that status does not know of yet is pending, whatever the phase of the one before.
     pub fn phase(&self) -> InterventionPhase {
-        self.status.as_ref().and_then(|status| status.phase).unwrap_or(InterventionPhase::Pending)
+        let Some(status) = &self.status else { return InterventionPhase::Pending };
+        let is_current = match status.phase {
+            Some(InterventionPhase::Applied) => status.applied.as_ref() == Some(&self.spec.desired),
+            Some(InterventionPhase::Restored | InterventionPhase::Failed) => {
+                status.observed_generation == self.metadata.generation
+            }
+            _ => true,
+        };
+        status.phase.filter(|_| is_current).unwrap_or(InterventionPhase::Pending)
     }
 }
 

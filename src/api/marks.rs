@@ -9,6 +9,9 @@ pub const SERVING_GATE: &str = "policy.trade.io/serving";
 /// On targets and Pods: the mode that the service shall run in. Absent means `normal`.
 pub const MODE_ANNOTATION: &str = "policy.trade.io/mode";
 
+/// On Pods whose mode we set: which Intervention did, and what was there before, as JSON.
+pub const MODE_BEFORE_ANNOTATION: &str = "policy.trade.io/mode-before";
+
 /// The mode of a service that nothing has changed.
 pub const NORMAL_MODE: &str = "normal";
 
