@@ -33,6 +33,7 @@ mod fields;
 mod kinds;
 mod list;
 mod managed;
+mod metadata;
 mod meter;
 mod object;
 mod patch;

@@ -28,6 +28,8 @@ pub struct AdmissionRequest<'a> {
     pub version: &'a str,
     /// The kind's name.
     pub kind: &'a str,
+    /// The kind's `openAPIV3Schema`, where a CustomResourceDefinition gave one.
+    pub schema: Option<&'a Value>,
     /// `status` or `scale`, where the write came through one.
     pub subresource: Option<&'a str>,
     /// The object to be; the hook may complete it.

@@ -159,7 +159,9 @@ impl Session<'_> {
             self.collect_garbage(object::uid(&gone));
             let owners: Vec<String> =
                 object::owners(&gone).filter_map(|one| Some(one.get("uid")?.as_str()?.to_owned())).collect();
-            owners.iter().for_each(|uid| self.finish_foreground(uid));
+            for uid in &owners {
+                self.finish_foreground(uid);
+            }
         }
         self.finish_namespace(object::meta_str(&gone, "namespace"));
         self.finish_definition(&kind.resource());
@@ -291,8 +293,7 @@ fn owned_by(object: &Value, uid: &str) -> bool {
 
 fn check_preconditions(kind: &Kind, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), Failure> {
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != object::uid(old)) {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", object::uid(old));
-        return Err(Failure::conflict(kind, name, &why));
+        return Err(Failure::other_uid(kind, name, uid, object::uid(old)));
     }
     let current = object::meta_str(old, "resourceVersion");
     if let Some(version) = options.version.as_deref().filter(|version| *version != current) {

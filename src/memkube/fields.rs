@@ -36,7 +36,7 @@ impl Set {
 
     fn collect(&mut self, value: &Value, shape: Shape<'_>, path: &mut Vec<String>) {
         match value {
-            Value::Object(map) if !shape.is_atomic_map() && !(map.is_empty() && !path.is_empty()) => {
+            Value::Object(map) if !shape.is_atomic_map() && (path.is_empty() || !map.is_empty()) => {
                 for (key, child) in map {
                     let (child_shape, declared) = shape.field(key);
                     path.push(field_element(key));

@@ -21,6 +21,7 @@ pub struct Scale {
 }
 
 /// One kind of object and how the server treats it.
+#[allow(clippy::struct_excessive_bools)] // independent traits of a kind, each named where it is set
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kind {
     /// API group; empty for the core group.

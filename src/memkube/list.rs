@@ -62,6 +62,9 @@ pub(crate) fn list(store: &Store, scope: &Scope, query: &Query) -> Result<Value,
     let page: Vec<(Place, Arc<Value>)> = chosen.by_ref().take(limit).collect();
     let left = chosen.count();
     let mut metadata = json!({"resourceVersion": from.version.to_string()});
+    if scope.served.kind.custom && scope.form == Form::Full {
+        metadata["continue"] = "".into();
+    }
     if let (true, Some((last, _))) = (left > 0, page.last()) {
         metadata["continue"] = continue_token(from.version, last).into();
         if scope.selector.is_empty() {
@@ -149,20 +152,15 @@ fn too_large(asked: u64, current: u64) -> Failure {
     )
 }
 
-/// `version.hex("namespace/name")`; opaque to clients.
+/// `version.namespace.name`; namespaces have no dots, names may. Opaque to clients.
 fn continue_token(version: u64, (namespace, name): &Place) -> String {
-    let hex: String = format!("{namespace}/{name}").bytes().map(|byte| format!("{byte:02x}")).collect();
-    format!("{version}.{hex}")
+    format!("{version}.{namespace}.{name}")
 }
 
 fn parse_token(token: &str) -> Option<(u64, Place)> {
-    let (version, hex) = token.split_once('.')?;
-    let pairs = hex.as_bytes().chunks(2);
-    let bytes: Option<Vec<u8>> =
-        pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect();
-    let text = String::from_utf8(bytes?).ok()?;
-    let (namespace, name) = text.split_once('/')?;
-    Some((version.parse().ok()?, (namespace.to_owned(), name.to_owned())))
+    let mut parts = token.splitn(3, '.');
+    let version = parts.next()?.parse().ok()?;
+    Some((version, (parts.next()?.to_owned(), parts.next()?.to_owned())))
 }
 
 /// The names in an answer, for collections that are deleted.

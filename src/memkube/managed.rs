@@ -175,7 +175,7 @@ impl Managed {
         let mut conflicts = Vec::new();
         for (owner, entry) in &self.0 {
             let paths = entry.fields.intersection(changed).readable();
-            conflicts.extend(paths.into_iter().map(|path| (describe(owner, entry), path)));
+            conflicts.extend(paths.into_iter().map(|path| (describe(owner), path)));
         }
         conflicts
     }
@@ -221,16 +221,13 @@ fn encode_entry(owner: &Owner, entry: &Entry) -> Value {
     encoded
 }
 
-fn describe(owner: &Owner, entry: &Entry) -> String {
-    let mut text = format!("{:?}", owner.manager);
-    if !owner.subresource.is_empty() {
-        text += &format!(" with subresource {:?}", owner.subresource);
-    }
-    match (&entry.time, owner.applies) {
-        (_, true) => text,
-        (None, false) => format!("{text} using {}", owner.api_version),
-        (Some(time), false) => format!("{text} using {} at {time}", owner.api_version),
-    }
+fn describe(owner: &Owner) -> String {
+    let through = match owner.subresource.as_str() {
+        "" => String::new(),
+        subresource => format!(" with subresource {subresource:?}"),
+    };
+    let version = if owner.applies { String::new() } else { format!(" using {}", owner.api_version) };
+    format!("{:?}{through}{version}", owner.manager)
 }
 
 fn conflict_failure(conflicts: &[(String, String)]) -> Failure {

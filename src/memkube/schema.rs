@@ -41,7 +41,9 @@ fn prune_value(value: &mut Value, schema: &Value) {
         }
         Value::Array(items) => {
             if let Some(inner) = schema.get("items") {
-                items.iter_mut().for_each(|item| prune_value(item, inner));
+                for item in items {
+                    prune_value(item, inner);
+                }
             }
         }
         _ => {}
@@ -75,12 +77,16 @@ pub(crate) fn default(value: &mut Value, schema: &Value) {
             let free = schema.get("additionalProperties").filter(|free| free.is_object());
             if let Some(inner) = free {
                 let undeclared = |key: &str| properties.is_none_or(|properties| !properties.contains_key(key));
-                map.iter_mut().filter(|(key, _)| undeclared(key)).for_each(|(_, child)| default(child, inner));
+                for (_, child) in map.iter_mut().filter(|(key, _)| undeclared(key)) {
+                    default(child, inner);
+                }
             }
         }
         Value::Array(items) => {
             if let Some(inner) = schema.get("items") {
-                items.iter_mut().for_each(|item| default(item, inner));
+                for item in items {
+                    default(item, inner);
+                }
             }
         }
         _ => {}

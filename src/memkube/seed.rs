@@ -51,35 +51,35 @@ pub(crate) fn load(server: &Arc<Server>, yaml: &str, manager: &str) -> Result<us
     Ok(loaded)
 }
 
-fn load_one(server: &Arc<Server>, document: usize, mut new: Value, manager: &str) -> Result<(), Error> {
-    let text = |field: &str| new.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+fn load_one(server: &Arc<Server>, document: usize, mut sent: Value, manager: &str) -> Result<(), Error> {
+    let text = |field: &str| sent.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let mut store = server.store();
-    let Some(served) = store.kinds.by_object(&api_version, &kind) else {
+    let Some(found) = store.kinds.by_object(&api_version, &kind) else {
         return Err(Error::UnknownKind { document, api_version, kind });
     };
-    let namespace = match (served.kind.namespaced, object::meta_str(&new, "namespace")) {
+    let namespace = match (found.kind.namespaced, object::meta_str(&sent, "namespace")) {
         (false, _) => String::new(),
         (true, "") => "default".to_owned(),
         (true, namespace) => namespace.to_owned(),
     };
-    let has_status = served.kind.status && new.get("status").is_some();
-    let name = object::name(&new).to_owned();
-    let call = Call { served, namespace, name, subresource: None, manager: manager.to_owned() };
+    let has_status = found.kind.status && sent.get("status").is_some();
+    let name = object::name(&sent).to_owned();
+    let call = Call { served: found, namespace, name, subresource: None, manager: manager.to_owned() };
     let refused = |failure| Error::Refused { document, failure: Box::new(failure) };
-    let stands = store.get(&call.served.kind, &call.namespace, &call.name);
+    let existing = store.get(&call.served.kind, &call.namespace, &call.name);
     let mut session = server.session(&mut store, false);
-    let stored = match stands {
+    let stored = match existing {
         Some(old) => {
-            object::set_meta(&mut new, "resourceVersion", object::meta(&old, "resourceVersion").cloned());
-            session.replace(&call, new.clone()).map_err(refused)?.0
+            object::set_meta(&mut sent, "resourceVersion", object::meta(&old, "resourceVersion").cloned());
+            session.replace(&call, sent.clone()).map_err(refused)?.0
         }
-        None => session.create(&call, new.clone()).map_err(refused)?,
+        None => session.create(&call, sent.clone()).map_err(refused)?,
     };
     if has_status {
-        object::set_meta(&mut new, "resourceVersion", object::meta(&stored, "resourceVersion").cloned());
+        object::set_meta(&mut sent, "resourceVersion", object::meta(&stored, "resourceVersion").cloned());
         let through_status = Call { subresource: Some("status".to_owned()), ..call };
-        session.replace(&through_status, new).map_err(refused)?;
+        session.replace(&through_status, sent).map_err(refused)?;
     }
     Ok(())
 }

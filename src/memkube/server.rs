@@ -172,7 +172,7 @@ impl Server {
     }
 
     fn patch(&self, request: &Request<'_>, body: &Bytes) -> Result<Reply, Failure> {
-        let patch = self.parse_patch(request, body)?;
+        let patch = parse_patch(request, body)?;
         let dry_run = request.query.dry_run("PatchOptions")?;
         let call = request.call();
         let mut store = self.store();
@@ -190,22 +190,6 @@ impl Server {
         };
         let (stored, created) = self.session(&mut store, dry_run).patch(&call, patch)?;
         Ok(request.reply(if created { 201 } else { 200 }, &stored))
-    }
-
-    fn parse_patch(&self, request: &Request<'_>, body: &Bytes) -> Result<Patch, Failure> {
-        let content = request.parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        match content.unwrap_or_default().split(';').next().unwrap_or_default().trim() {
-            "application/json-patch+json" => Ok(Patch::Json(parse_json(body)?)),
-            "application/merge-patch+json" => Ok(Patch::Merge(parse_json(body)?)),
-            "application/apply-patch+yaml" => {
-                if request.query.text("fieldManager").is_empty() {
-                    let error = FieldError::new("fieldManager", Cause::Required, None, "is required for apply patch");
-                    return Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
-                }
-                Ok(Patch::Apply { config: parse_yaml(body)?, force: request.query.flag("force") })
-            }
-            _ => Err(Failure::unsupported_media_type(PATCH_TYPES)),
-        }
     }
 
     fn delete(&self, request: &Request<'_>, body: &Bytes) -> Result<Reply, Failure> {
@@ -325,6 +309,22 @@ fn returns_deleted(kind: &Kind) -> bool {
 fn delete_options(request: &Request<'_>, body: &Bytes) -> Result<DeleteOptions, Failure> {
     let body = if body.is_empty() { None } else { Some(parse_json(body)?) };
     DeleteOptions::parse(body.as_ref(), request.query.text("propagationPolicy"))
+}
+
+fn parse_patch(request: &Request<'_>, body: &Bytes) -> Result<Patch, Failure> {
+    let content = request.parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    match content.unwrap_or_default().split(';').next().unwrap_or_default().trim() {
+        "application/json-patch+json" => Ok(Patch::Json(parse_json(body)?)),
+        "application/merge-patch+json" => Ok(Patch::Merge(parse_json(body)?)),
+        "application/apply-patch+yaml" => {
+            if request.query.text("fieldManager").is_empty() {
+                let error = FieldError::new("fieldManager", Cause::Required, None, "is required for apply patch");
+                return Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+            }
+            Ok(Patch::Apply { config: parse_yaml(body)?, force: request.query.flag("force") })
+        }
+        _ => Err(Failure::unsupported_media_type(PATCH_TYPES)),
+    }
 }
 
 fn parse_json(body: &Bytes) -> Result<Value, Failure> {

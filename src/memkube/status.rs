@@ -168,6 +168,11 @@ impl Failure {
         Self::conflict(kind, name, why)
     }
 
+    pub(crate) fn other_uid(kind: &Kind, name: &str, wanted: &str, found: &str) -> Self {
+        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+        Self::conflict(kind, name, &why)
+    }
+
     pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> Self {
         Self::new(403, "Forbidden", format!("{} \"{name}\" is forbidden: {why}", kind.resource())).about(
             &kind.group,

@@ -30,10 +30,10 @@ use crate::memkube::{
 const BATCH: usize = 64;
 
 /// How often an idle watch that allows it gets a bookmark.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 
 /// How long a watch without `timeoutSeconds` lives; the real server draws 30 to 60 minutes.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45 * 60);
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(45);
 
 /// One open watch.
 pub(crate) struct Watch {
@@ -130,7 +130,9 @@ impl Watch {
         if !self.initial.is_empty() {
             let batch = self.initial.len().min(BATCH);
             let objects: Vec<Arc<Value>> = self.initial.drain(..batch).collect();
-            objects.iter().for_each(|object| self.push("ADDED", object));
+            for object in &objects {
+                self.push("ADDED", object);
+            }
         } else if self.marks_initial_end {
             self.marks_initial_end = false;
             self.push_bookmark(Some(json!({"k8s.io/initial-events-end": "true"})));

@@ -13,7 +13,7 @@ use crate::memkube::{
     crd,
     kinds::{Kind, Served},
     managed::{Managed, Owner, Reach},
-    object, patch, schema,
+    metadata, object, patch, schema,
     shape::Shape,
     status::{Cause, Failure, FieldError},
     store::Store,
@@ -115,8 +115,14 @@ impl Session<'_> {
             return Err(Failure::not_found(call.kind(), &call.name));
         };
         if call.kind().needs_version && object::meta_str(&body, "resourceVersion").is_empty() {
-            let detail = "0x0: must be specified for an update";
-            return Err(call.invalid(&[FieldError::new("metadata.resourceVersion", Cause::Invalid, None, detail)]));
+            let detail = "must be specified for an update";
+            let error = FieldError::new("metadata.resourceVersion", Cause::Invalid, Some(json!(0)), detail);
+            // This one failure names the resource where all others name the kind.
+            return Err(Failure::invalid(call.served.group(), &call.kind().plural, &call.name, &[error]));
+        }
+        let uid = object::uid(&body);
+        if !uid.is_empty() && uid != object::uid(&old) {
+            return Err(Failure::other_uid(call.kind(), &call.name, uid, object::uid(&old)));
         }
         Ok((self.update(call, &old, body, Ownership::Update)?, false))
     }
@@ -136,7 +142,7 @@ impl Session<'_> {
                 (old, patched)
             }
         };
-        check_type(call, &patched)?;
+        check_patched_type(call, &patched)?;
         Ok((self.update(call, &old, call.served.accept(patched), Ownership::Update)?, false))
     }
 
@@ -164,6 +170,7 @@ impl Session<'_> {
                 );
                 return Err(Failure::conflict(call.kind(), &call.name, &why));
             }
+            None if object::name(&config).is_empty() => return Err(nameless(&call.name)),
             None => json!({"metadata": {}}),
         };
         let managed = match &old {
@@ -201,7 +208,6 @@ impl Session<'_> {
             call.name = self.generate_name(&call, &new)?;
         }
         object::set_meta(&mut new, "name", Some(call.name.as_str().into()));
-        check_name(&call)?;
         self.check_namespace(&call)?;
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             object::set_meta(&mut new, field, None);
@@ -288,6 +294,7 @@ impl Session<'_> {
     /// Prunes, defaults and asks admission.
     fn complete(&self, call: &Call, new: &mut Value, old: Option<&Value>) -> Result<(), Failure> {
         let kind = call.kind();
+        refuse_if(call, &metadata::check(new, &kind.group))?;
         if let Some(schema) = kind.schema(&kind.storage) {
             schema::prune(new, schema);
             schema::default(new, schema);
@@ -299,6 +306,7 @@ impl Session<'_> {
             group: &kind.group,
             version: &call.served.version,
             kind: &kind.kind,
+            schema: kind.schema(&kind.storage),
             subresource: call.subresource.as_deref(),
             object: new,
             old,
@@ -358,24 +366,20 @@ impl Session<'_> {
 
 /// What of a write through this address reaches the object.
 fn assemble(call: &Call, old: &Value, mut sent: Value) -> Value {
-    match call.subresource.as_deref() {
-        Some("status") => {
-            let mut new = old.clone();
-            let status = sent.get_mut("status").map(Value::take).filter(|status| !status.is_null());
-            object::set_field(&mut new, "status", status);
-            // Pods take labels, annotations and finalizers through /status too, other kinds do not.
-            if call.kind().plural == "pods" && call.kind().group.is_empty() {
-                object::set_field(&mut new, "metadata", sent.get_mut("metadata").map(Value::take));
-            }
-            new
+    if call.subresource.as_deref() != Some("status") {
+        if call.kind().status {
+            object::set_field(&mut sent, "status", old.get("status").cloned());
         }
-        _ => {
-            if call.kind().status {
-                object::set_field(&mut sent, "status", old.get("status").cloned());
-            }
-            sent
-        }
+        return sent;
     }
+    let mut new = old.clone();
+    let status = sent.get_mut("status").map(Value::take).filter(|status| !status.is_null());
+    object::set_field(&mut new, "status", status);
+    // Pods take labels, annotations and finalizers through /status too, other kinds do not.
+    if call.kind().plural == "pods" && call.kind().group.is_empty() {
+        object::set_field(&mut new, "metadata", sent.get_mut("metadata").map(Value::take));
+    }
+    new
 }
 
 /// Puts back what no client may change.
@@ -389,7 +393,7 @@ fn keep_system_fields(new: &mut Value, old: &Value) {
         "deletionGracePeriodSeconds",
         "generation",
         "resourceVersion",
-        "generateName",
+        "selfLink",
     ] {
         object::set_meta(new, field, object::meta(old, field).cloned());
     }
@@ -455,6 +459,17 @@ fn check_type(call: &Call, body: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A patch may not turn an object into another kind.
+fn check_patched_type(call: &Call, patched: &Value) -> Result<(), Failure> {
+    let wanted = [("kind", call.kind().kind.clone()), ("apiVersion", call.served.api_version())];
+    let errors = wanted.into_iter().filter_map(|(field, wanted)| {
+        let value = patched.get(field).and_then(Value::as_str).unwrap_or_default();
+        (value != wanted)
+            .then(|| FieldError::new(field, Cause::Invalid, Some(value.into()), format!("must be {wanted}")))
+    });
+    refuse_if(call, &errors.collect::<Vec<_>>())
+}
+
 fn check_apply(call: &Call, config: &Value) -> Result<(), Failure> {
     if object::meta(config, "managedFields").is_some_and(|list| !list.is_null()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
@@ -470,6 +485,15 @@ fn check_apply(call: &Call, config: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
+fn refuse_if(call: &Call, errors: &[FieldError]) -> Result<(), Failure> {
+    if errors.is_empty() { Ok(()) } else { Err(call.invalid(errors)) }
+}
+
+fn nameless(addressed: &str) -> Failure {
+    let why = "was undeterminable: name must be provided";
+    Failure::bad_request(format!("the name of the object ({addressed} based on URL) {why}"))
+}
+
 fn name_mismatch(sent: &str, addressed: &str) -> Failure {
     Failure::bad_request(format!("the name of the object ({sent}) does not match the name on the URL ({addressed})"))
 }
@@ -477,19 +501,16 @@ fn name_mismatch(sent: &str, addressed: &str) -> Failure {
 /// Names, uid and version of what was sent agree with what stands.
 fn check_identity(call: &Call, old: &Value, sent: &Value) -> Result<(), Failure> {
     let kind = call.kind();
-    let name = object::name(sent);
-    if !name.is_empty() && name != call.name {
-        return Err(name_mismatch(name, &call.name));
+    match object::name(sent) {
+        "" => return Err(nameless(&call.name)),
+        name if name != call.name => return Err(name_mismatch(name, &call.name)),
+        _ => {}
     }
     let namespace = object::meta_str(sent, "namespace");
     if !namespace.is_empty() && namespace != call.namespace {
         return Err(namespace_mismatch());
     }
-    let uid = object::uid(sent);
-    if !uid.is_empty() && uid != object::uid(old) {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", object::uid(old));
-        return Err(Failure::conflict(kind, &call.name, &why));
-    }
+    refuse_if(call, &metadata::check_unchanged(sent, old))?;
     let version = object::meta_str(sent, "resourceVersion");
     if !version.is_empty() && version != "0" && version != object::meta_str(old, "resourceVersion") {
         return Err(Failure::modified(kind, &call.name));
@@ -509,23 +530,6 @@ fn place_in_namespace(call: &Call, new: &mut Value) -> Result<(), Failure> {
     let namespace = Some(call.namespace.as_str()).filter(|name| !name.is_empty());
     object::set_meta(new, "namespace", namespace.map(Value::from));
     Ok(())
-}
-
-/// A name that may stand in a path; RBAC names may hold colons, all others are DNS subdomains.
-fn check_name(call: &Call) -> Result<(), Failure> {
-    if call.kind().group == "rbac.authorization.k8s.io" {
-        return Ok(());
-    }
-    let inner = |symbol: char| symbol.is_ascii_lowercase() || symbol.is_ascii_digit();
-    let part_is_good = |part: &str| {
-        part.starts_with(inner) && part.ends_with(inner) && part.chars().all(|symbol| inner(symbol) || symbol == '-')
-    };
-    if call.name.len() <= 253 && call.name.split('.').all(part_is_good) {
-        return Ok(());
-    }
-    let detail = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-    let value = Some(call.name.as_str().into());
-    Err(call.invalid(&[FieldError::new("metadata.name", Cause::Invalid, value, detail)]))
 }
 
 fn check_finalizers(call: &Call, old: &Value, new: &Value) -> Result<(), Failure> {

@@ -82,9 +82,9 @@ const SCENARIOS: &[(&str, Scenario)] = scenarios![
 pub(crate) async fn run_all(client: kube::Client) {
     room::install_definition(&client).await;
     let mut failed = Vec::new();
-    for (index, (name, scenario)) in SCENARIOS.iter().enumerate() {
+    for (name, scenario) in SCENARIOS {
         let sentence = name.replace('_', " ");
-        let room = Room::open(&client, &format!("contract-{index}")).await;
+        let room = Room::open(&client).await;
         // Its own task, so that one broken promise does not hide the others.
         match tokio::spawn(scenario(room.clone())).await {
             Ok(()) => room.close().await,

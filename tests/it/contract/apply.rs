@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::room::{GROUP, Room, owners, version};
 
 fn config(rest: Value) -> Value {
-    let mut config = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Widget"});
-    for (key, value) in rest.as_object().unwrap() {
-        config[key] = value.clone();
-    }
+    let mut config = rest;
+    config["apiVersion"] = json!(format!("{GROUP}/v1"));
+    config["kind"] = json!("Widget");
+    config["metadata"]["name"] = json!("a");
     config
 }
 
@@ -131,8 +131,8 @@ pub(super) async fn updates_own_what_they_change(room: Room) {
     assert_eq!(owned_by(&changed, "editor"), [edited]);
     let refused = room.apply(&path, "one", &config(json!({"spec": {"size": 4}}))).await;
     let (code, _, message) = refused.failure();
-    let head = format!("Apply failed with 1 conflict: conflict with \"editor\" using {GROUP}/v1 at ");
-    assert!(code == 409 && message.starts_with(&head) && message.ends_with(": .spec.size"), "{message}");
+    let head = format!("Apply failed with 1 conflict: conflict with \"editor\" using {GROUP}/v1: .spec.size");
+    assert_eq!((code, message), (409, head.as_str()));
     let status =
         room.merge(&format!("{path}/status?fieldManager=editor"), &json!({"status": {"phase": "On"}})).await.ok();
     let apart =
@@ -147,11 +147,11 @@ pub(super) async fn a_json_patch_can_remove_one_owner(room: Room) {
     let entries = two["metadata"]["managedFields"].as_array().unwrap();
     let index = entries.iter().position(|entry| entry["manager"] == "two").unwrap();
     let at = format!("/metadata/managedFields/{index}");
-    let patch = json!([
+    let operations = json!([
         {"op": "test", "path": format!("{at}/manager"), "value": "two"},
         {"op": "remove", "path": at},
     ]);
-    let freed = room.json_patch(&format!("{path}?fieldManager=remover"), &patch).await.ok();
+    let freed = room.json_patch(&format!("{path}?fieldManager=remover"), &operations).await.ok();
     assert_eq!(freed["metadata"]["labels"], json!({"x": "1"}));
     assert_eq!(owners(&freed).into_iter().map(|owner| owner.0).collect::<Vec<_>>(), ["one"]);
     assert!(version(&freed) > version(&two));
@@ -171,6 +171,11 @@ pub(super) async fn a_json_patch_can_remove_one_owner(room: Room) {
 
 pub(super) async fn an_apply_needs_a_manager_and_no_managed_fields(room: Room) {
     let path = room.path("a");
+    let mut nameless = config(json!({}));
+    nameless["metadata"] = json!({});
+    let refused = room.apply(&path, "one", &nameless).await;
+    let message = "the name of the object (a based on URL) was undeterminable: name must be provided";
+    assert_eq!(refused.failure(), (400, "BadRequest", message));
     let nobody = room.send(http::Method::PATCH, &path, "application/apply-patch+yaml", &config(json!({}))).await;
     let message = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
     assert_eq!(nobody.failure(), (422, "Invalid", message));

@@ -67,7 +67,7 @@ pub(super) async fn pages_are_of_one_version(room: Room) {
     let token = first["metadata"]["continue"].as_str().unwrap();
     let second = room.get(&format!("{}?limit=2&continue={token}", room.widgets())).await.ok();
     assert_eq!(names(&second), "c d");
-    assert_eq!(second["metadata"].get("continue"), None);
+    assert_eq!(second["metadata"]["continue"], "");
     assert_eq!(version(&second), version(&first));
     let now = room.get(&room.widgets()).await.ok();
     assert_eq!(names(&now), "a b bb c");
@@ -87,9 +87,6 @@ pub(super) async fn options_that_contradict_are_refused(room: Room) {
     assert_eq!(odd.failure().0, 422);
     assert_eq!(list("resourceVersion=x").await.failure().0, 400);
     assert_eq!(list("resourceVersion=0").await.code, 200);
-    let future = list("resourceVersion=9000000000000000000").await;
-    assert_eq!((future.failure().0, future.failure().1), (504, "Timeout"), "{future:?}");
-    assert_eq!(future.body["details"]["causes"][0]["reason"], "ResourceVersionTooLarge", "{future:?}");
 }
 
 pub(super) async fn metadata_alone_can_be_asked_for(room: Room) {

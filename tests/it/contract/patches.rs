@@ -8,11 +8,11 @@ const REJECTED: &str = "the server rejected our request due to an error in our r
 
 pub(super) async fn a_failed_test_is_invalid(room: Room) {
     let made = room.make("a", json!({"size": 1})).await;
-    let patch = json!([
+    let operations = json!([
         {"op": "test", "path": "/spec/size", "value": 2},
         {"op": "replace", "path": "/spec/size", "value": 3},
     ]);
-    let refused = room.json_patch(&room.path("a"), &patch).await;
+    let refused = room.json_patch(&room.path("a"), &operations).await;
     assert_eq!(refused.failure(), (422, "Invalid", REJECTED));
     let missing = json!([{"op": "remove", "path": "/spec/note"}]);
     assert_eq!(room.json_patch(&room.path("a"), &missing).await.failure(), (422, "Invalid", REJECTED));
@@ -22,13 +22,13 @@ pub(super) async fn a_failed_test_is_invalid(room: Room) {
 pub(super) async fn null_tests_an_absent_key(room: Room) {
     room.make("a", json!({"size": 1})).await;
     let path = room.path("a");
-    let patch = json!([
+    let operations = json!([
         {"op": "test", "path": "/metadata/finalizers", "value": null},
         {"op": "add", "path": "/metadata/finalizers", "value": ["tradeguard.io/x"]},
     ]);
-    let held = room.json_patch(&path, &patch).await.ok();
+    let held = room.json_patch(&path, &operations).await.ok();
     assert_eq!(held["metadata"]["finalizers"], json!(["tradeguard.io/x"]));
-    assert_eq!(room.json_patch(&path, &patch).await.failure().0, 422);
+    assert_eq!(room.json_patch(&path, &operations).await.failure().0, 422);
     let more = json!([
         {"op": "test", "path": "/metadata/finalizers", "value": ["tradeguard.io/x"]},
         {"op": "add", "path": "/metadata/finalizers/-", "value": "tradeguard.io/y"},
@@ -84,12 +84,29 @@ pub(super) async fn identity_cannot_be_patched(room: Room) {
     let moved = room.merge(&path, &json!({"metadata": {"namespace": "elsewhere"}})).await;
     assert_eq!((moved.failure().0, moved.failure().1), (400, "BadRequest"), "{moved:?}");
     let reborn = room.merge(&path, &json!({"metadata": {"uid": "00000000-0000-4000-8000-000000000000"}})).await;
-    assert_eq!((reborn.failure().0, reborn.failure().1), (409, "Conflict"), "{reborn:?}");
-    let times =
-        json!({"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z", "deletionTimestamp": "2001-01-01T00:00:00Z"}});
-    assert_eq!(room.merge(&path, &times).await.ok(), made);
-    let other_kind = room.merge(&path, &json!({"kind": "Gadget"})).await;
-    assert_eq!((other_kind.failure().0, other_kind.failure().1), (400, "BadRequest"), "{other_kind:?}");
+    let (code, reason, message) = reborn.failure();
+    assert_eq!((code, reason), (422, "Invalid"));
+    assert!(message.contains("metadata.uid: Invalid value") && message.contains("field is immutable"), "{message}");
+    let created = json!({"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z", "uid": null, "generation": 9}});
+    assert_eq!(room.merge(&path, &created).await.ok(), made);
+    for (patch, field) in [
+        (json!({"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}}), "metadata.deletionTimestamp"),
+        (json!({"kind": "Gadget"}), "kind"),
+        (json!({"apiVersion": format!("{GROUP}/v2")}), "apiVersion"),
+        (json!({"metadata": {"labels": {"x": "no spaces"}}}), "metadata.labels"),
+        (json!({"metadata": {"labels": {"x/y/z": "a"}}}), "metadata.labels"),
+        (
+            json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x"}]}}),
+            "metadata.ownerReferences[0].uid",
+        ),
+    ] {
+        let refused = room.merge(&path, &patch).await;
+        assert_eq!((refused.failure().0, refused.failure().1), (422, "Invalid"), "{patch}: {refused:?}");
+        assert_eq!(refused.body["details"]["causes"][0]["field"], field, "{patch}: {refused:?}");
+    }
+    let nameless = room.merge(&path, &json!({"metadata": {"name": null}})).await;
+    let message = "the name of the object (a based on URL) was undeterminable: name must be provided";
+    assert_eq!(nameless.failure(), (400, "BadRequest", message));
 }
 
 pub(super) async fn a_patch_of_what_is_missing_is_not_found(room: Room) {

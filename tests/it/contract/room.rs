@@ -48,10 +48,12 @@ impl Answer {
 }
 
 impl Room {
-    pub(super) async fn open(client: &Client, namespace: &str) -> Self {
-        let room = Self { client: client.clone(), namespace: namespace.to_owned() };
-        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        room.send(Method::POST, "/api/v1/namespaces", "application/json", &body).await.ok();
+    /// A namespace nobody had before, not even an earlier run against the same server.
+    pub(super) async fn open(client: &Client) -> Self {
+        let mut room = Self { client: client.clone(), namespace: String::new() };
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "contract-"}});
+        let made = room.send(Method::POST, "/api/v1/namespaces", "application/json", &body).await.ok();
+        made["metadata"]["name"].as_str().unwrap().clone_into(&mut room.namespace);
         room
     }
 
@@ -109,12 +111,12 @@ impl Room {
         self.send(Method::DELETE, path, "application/json", options).await
     }
 
-    pub(super) async fn merge(&self, path: &str, patch: &Value) -> Answer {
-        self.send(Method::PATCH, path, "application/merge-patch+json", patch).await
+    pub(super) async fn merge(&self, path: &str, body: &Value) -> Answer {
+        self.send(Method::PATCH, path, "application/merge-patch+json", body).await
     }
 
-    pub(super) async fn json_patch(&self, path: &str, patch: &Value) -> Answer {
-        self.send(Method::PATCH, path, "application/json-patch+json", patch).await
+    pub(super) async fn json_patch(&self, path: &str, body: &Value) -> Answer {
+        self.send(Method::PATCH, path, "application/json-patch+json", body).await
     }
 
     pub(super) async fn apply(&self, path: &str, manager: &str, config: &Value) -> Answer {
@@ -138,6 +140,7 @@ impl Room {
     }
 }
 
+#[allow(clippy::needless_pass_by_value)] // callers write the spec in place
 pub(super) fn widget(name: &str, spec: Value) -> Value {
     json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }

@@ -9,7 +9,7 @@ use std::{
 use futures::StreamExt;
 use kube::{
     Api, ResourceExt,
-    api::{DynamicObject, Patch, PatchParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams},
     discovery,
     runtime::{
         Controller, WatchStreamExt,
@@ -82,7 +82,7 @@ pub(super) async fn a_controller_with_finalizers_comes_to_rest_after_three_recon
         room.delete(&room.path(&format!("w{index}")), &Value::Null).await.ok();
     }
     let gone = async {
-        while !api.list(&Default::default()).await.unwrap().items.is_empty() {
+        while !api.list(&ListParams::default()).await.unwrap().items.is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -93,25 +93,25 @@ pub(super) async fn a_controller_with_finalizers_comes_to_rest_after_three_recon
 pub(super) async fn a_reflector_follows_what_happens(room: Room) {
     let (api, resource) = room.api();
     room.make("first", json!({"size": 1})).await;
-    let writer = reflector::store::Writer::<DynamicObject>::new(resource);
-    let reader = writer.as_reader();
-    let events = watcher(api, watcher::Config::default().streaming_lists()).default_backoff().reflect(writer);
+    let feed = reflector::store::Writer::<DynamicObject>::new(resource);
+    let store = feed.as_reader();
+    let events = watcher(api, watcher::Config::default().streaming_lists()).default_backoff().reflect(feed);
     let follower = tokio::spawn(events.for_each(|_| async {}));
-    reader.wait_until_ready().await.unwrap();
-    assert_eq!(names(&reader), ["first"]);
+    store.wait_until_ready().await.unwrap();
+    assert_eq!(names(&store), ["first"]);
     room.make("second", json!({"size": 2})).await;
     room.delete(&room.path("first"), &Value::Null).await.ok();
-    let followed = async {
-        while names(&reader) != ["second"] {
+    let caught_up = async {
+        while names(&store) != ["second"] {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, followed).await.expect("the reflector follows");
+    tokio::time::timeout(PATIENCE, caught_up).await.expect("the reflector follows");
     follower.abort();
 }
 
-fn names(reader: &reflector::Store<DynamicObject>) -> Vec<String> {
-    let mut names: Vec<String> = reader.state().iter().map(|widget| widget.name_any()).collect();
+fn names(store: &reflector::Store<DynamicObject>) -> Vec<String> {
+    let mut names: Vec<String> = store.state().iter().map(|widget| widget.name_any()).collect();
     names.sort();
     names
 }

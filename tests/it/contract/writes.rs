@@ -103,7 +103,7 @@ pub(super) async fn an_update_of_a_custom_resource_needs_a_version(room: Room) {
     room.make("a", json!({"size": 1})).await;
     let refused = room.put(&room.path("a"), &widget("a", json!({"size": 2}))).await;
     let message = format!(
-        "Widget.{GROUP} \"a\" is invalid: metadata.resourceVersion: Invalid value: 0x0: must be specified for an update"
+        "widgets.{GROUP} \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
     );
     assert_eq!(refused.failure(), (422, "Invalid", message.as_str()));
 
