@@ -11,9 +11,12 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde::Deserialize;
 use url::Url;
 
+use crate::decide::{Budgets, Surroundings};
+use crate::model::policy::IsolationLimits;
 use crate::model::problem::Problem;
 use crate::model::quantity::Percent;
 use crate::model::time;
+use crate::signals;
 use crate::telemetry::metrics;
 
 /// The file as written.
@@ -24,6 +27,7 @@ struct File {
     namespace: Option<String>,
     targets: Vec<TargetFile>,
     modes: Vec<String>,
+    signals: signals::Options,
     sinks: BTreeMap<String, SinkFile>,
     budgets: BudgetsFile,
     lease: LeaseFile,
@@ -88,9 +92,11 @@ pub struct Config {
     pub targets: Vec<TargetKind>,
     /// `modes` that services know beside `normal` and `cache-only`.
     pub modes: BTreeSet<String>,
+    /// `signals`: backends and templates.
+    pub signals: signals::Options,
     /// `sinks` for events.
     pub sinks: BTreeMap<String, Sink>,
-    /// `budgets` over all policies.
+    /// `budgets` over all policies; the freeze is not a matter of configuration.
     pub budgets: Budgets,
     /// `lease.name`.
     pub lease_name: String,
@@ -137,23 +143,6 @@ pub struct Sink {
     pub all_events: bool,
 }
 
-/// Limits over all policies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budgets {
-    /// New or growing effects a minute in the cluster.
-    pub effects_per_minute: u32,
-    /// How much of these lab tenants may use together.
-    pub lab_share: Percent,
-    /// How many Pods of a workload any policy may isolate.
-    pub max_isolated: Percent,
-    /// How many Pods of a workload stay in service whatever a policy says.
-    pub min_healthy: usize,
-    /// How many of a namespace's governed Pods may be isolated.
-    pub namespace_isolated: Percent,
-    /// How many of all governed Pods may be isolated.
-    pub cluster_isolated: Percent,
-}
-
 /// The port on which everything is served to the host itself.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:9650";
 
@@ -181,6 +170,20 @@ impl Config {
             let in_file = |problem: Problem| Problem::at(format!("{name}: {}", problem.path), problem.message);
             problems.into_iter().map(in_file).collect()
         })
+    }
+}
+
+impl Config {
+    /// What validation needs to know of it.
+    pub fn surroundings(&self) -> Surroundings {
+        let kind = |target: &TargetKind| (target.api_version.clone(), target.kind.clone());
+        Surroundings {
+            modes: self.modes.clone(),
+            sinks: self.sinks.keys().cloned().collect(),
+            backends: self.signals.backend_names().into_iter().collect(),
+            templates: self.signals.template_names().into_iter().collect(),
+            target_kinds: self.targets.iter().map(kind).collect(),
+        }
     }
 }
 
@@ -241,6 +244,7 @@ fn check(file: File) -> Result<Config, Vec<Problem>> {
         namespace: file.namespace.unwrap_or_else(|| "tradeguard-system".to_owned()),
         targets: check_targets(file.targets, &mut findings),
         modes: file.modes.iter().cloned().collect(),
+        signals: file.signals,
         sinks: check_sinks(file.sinks, &mut findings),
         budgets: check_budgets(&file.budgets, &mut findings),
         lease_name: file.lease.name.unwrap_or_else(|| "tradeguard-actor".to_owned()),
@@ -260,6 +264,7 @@ fn check(file: File) -> Result<Config, Vec<Problem>> {
     for (index, mode) in file.modes.iter().enumerate() {
         findings.label(&format!("modes[{index}]"), mode);
     }
+    findings.0.extend(config.signals.problems("signals"));
     let shortest = Duration::from_secs(3);
     if config.lease_duration < shortest {
         // Renewals are a fifth of it apart; below that a busy API server alone would cost the lease.
@@ -332,18 +337,29 @@ fn check_sinks(written: BTreeMap<String, SinkFile>, findings: &mut Findings) -> 
 }
 
 fn check_budgets(written: &BudgetsFile, findings: &mut Findings) -> Budgets {
-    let half = Percent::new(50).expect("50 is a percentage");
+    let default = Budgets::default();
     Budgets {
-        effects_per_minute: written.effects_per_minute.unwrap_or(10),
-        lab_share: findings.percent("budgets.labSharePercent", written.lab_share_percent, half),
-        max_isolated: findings.percent("budgets.maxIsolatedPercent", written.max_isolated_percent, Percent::ALL),
-        min_healthy: written.min_healthy.unwrap_or(1),
-        namespace_isolated: findings.percent(
+        effects_per_minute: written.effects_per_minute.unwrap_or(default.effects_per_minute),
+        lab_share: findings.percent("budgets.labSharePercent", written.lab_share_percent, default.lab_share),
+        workload: IsolationLimits {
+            max_percent: findings.percent(
+                "budgets.maxIsolatedPercent",
+                written.max_isolated_percent,
+                default.workload.max_percent,
+            ),
+            min_healthy: written.min_healthy.unwrap_or(default.workload.min_healthy),
+        },
+        namespace_percent: findings.percent(
             "budgets.namespaceIsolatedPercent",
             written.namespace_isolated_percent,
-            half,
+            default.namespace_percent,
         ),
-        cluster_isolated: findings.percent("budgets.clusterIsolatedPercent", written.cluster_isolated_percent, half),
+        cluster_percent: findings.percent(
+            "budgets.clusterIsolatedPercent",
+            written.cluster_isolated_percent,
+            default.cluster_percent,
+        ),
+        freeze: default.freeze,
     }
 }
 
