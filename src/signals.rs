@@ -3,8 +3,8 @@
 //! reading with anything.
 //!
 //! Reading order: `plan` and `promql` (what is asked, pure), `reply`, `quantile` and `histogram` (what an answer
-//! says, pure), `own` (policies' own queries), `prometheus`, `shared` (the client and the runs of a round),
-//! `transport`.
+//! says, pure), `own` (policies' own queries), `prometheus` and `shared` (the client, and the runs of a round),
+//! `scrape` (the Pods themselves), `transport`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
+use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::model::policy::PolicyKey;
@@ -31,6 +32,7 @@ mod promql;
 mod quantile;
 mod reply;
 mod reqwest_transport;
+mod scrape;
 mod shared;
 mod stats;
 mod template;
@@ -47,6 +49,7 @@ pub use transport::{Request, Response, Transport, TransportError};
 use options::{Checked, CheckedBackend};
 use plan::Plan;
 use prometheus::{Client, Round};
+use scrape::Scraper;
 
 /// What one policy wants measured in one round.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,6 +124,7 @@ pub enum Error {
 pub struct Signals {
     options: Checked,
     clients: BTreeMap<Arc<str>, Client>,
+    scrapers: BTreeMap<Arc<str>, Scraper>,
     suspects: shared::Suspects,
     own: Mutex<own_run::Known>,
 }
@@ -129,20 +133,39 @@ impl Signals {
     /// Checks `options`; connects to nothing yet.
     pub fn new(options: &Options, transport: Arc<dyn Transport>, clock: Clock) -> Result<Self, Error> {
         let options = options.checked("signals").map_err(Error::Invalid)?;
-        let mut clients = BTreeMap::new();
+        let (mut clients, mut scrapers) = (BTreeMap::new(), BTreeMap::new());
+        let seed = clock.now().timestamp_micros().unsigned_abs();
         for (name, backend) in &options.backends {
-            if let CheckedBackend::Prometheus(prometheus) = backend {
-                let seed = clock.now().timestamp_micros().unsigned_abs();
-                let client = Client::new(name.clone(), prometheus.clone(), transport.clone(), clock, seed);
-                clients.insert(name.clone(), client);
+            let (name, transport) = (name.clone(), transport.clone());
+            match backend {
+                CheckedBackend::Prometheus(prometheus) => {
+                    let client = Client::new(name.clone(), prometheus.clone(), transport, clock, seed);
+                    clients.insert(name, client);
+                }
+                CheckedBackend::Scrape(scrape) => {
+                    scrapers.insert(name.clone(), Scraper::new(name, scrape.clone(), transport, clock));
+                }
             }
         }
-        Ok(Self { options, clients, suspects: shared::Suspects::default(), own: Mutex::default() })
+        Ok(Self { options, clients, scrapers, suspects: shared::Suspects::default(), own: Mutex::default() })
     }
 
     /// What each backend was asked since the start.
     pub fn stats(&self) -> BTreeMap<String, BackendStats> {
-        self.clients.iter().map(|(name, client)| (name.to_string(), client.counters.snapshot())).collect()
+        let clients = self.clients.iter().map(|(name, client)| (name, &client.counters));
+        let scrapers = self.scrapers.iter().map(|(name, scraper)| (name, &scraper.counters));
+        clients.chain(scrapers).map(|(name, counters)| (name.to_string(), counters.snapshot())).collect()
+    }
+
+    /// Scrapes the Pods of asks on the backends' intervals until `cancel`. Without a scraping backend it only waits.
+    pub async fn run(&self, cancel: &CancellationToken) {
+        join_all(self.scrapers.values().map(|scraper| scraper.run(cancel))).await;
+        cancel.cancelled().await;
+    }
+
+    /// Scrapes the Pods of asks once; for whoever steps through time by itself.
+    pub async fn poll(&self) {
+        join_all(self.scrapers.values().map(Scraper::poll)).await;
     }
 
     /// Measures everything that `asks` want, at evaluation time `now`. The answer has the order and length of
@@ -159,6 +182,7 @@ impl Signals {
                 observations[*index].readings.insert(name.clone(), Err(*why));
             }
         }
+        self.read_scraped(&plan, asks, now, &mut observations);
         let rounds = self.rounds(&plan, now).await;
         // Shared queries first: they are few, and most policies rest on them.
         let (shapes, own) = tokio::join!(self.measure_shapes(&plan, &rounds), self.ask_own(&plan, &rounds));
@@ -177,6 +201,21 @@ impl Signals {
             }
         }
         observations
+    }
+
+    /// Answers shapes of scraping backends from what is kept.
+    fn read_scraped(&self, plan: &Plan<'_>, asks: &[Ask], now: DateTime<Utc>, observations: &mut [Observation]) {
+        for shape in &plan.shapes {
+            let Some(scraper) = self.scrapers.get(shape.backend) else { continue };
+            let text = scraper.text(shape.template);
+            for (index, member) in &shape.asks {
+                let (ask, observation) = (&asks[*index], &mut observations[*index]);
+                let pods = &shape.members[*member].pods;
+                let measured = scraper.measure(ask, shape.template_name, shape.template, pods, now);
+                histogram::read(ask, shape.template.unit, pods, &measured, observation);
+                observation.queries.push(SentQuery { backend: shape.backend.clone(), text: text.clone() });
+            }
+        }
     }
 
     /// One round per backend that is asked anything.
