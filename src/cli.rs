@@ -11,9 +11,11 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::model::problem::Problem;
 
+pub mod cases;
 pub mod config;
 mod crd;
 mod install;
+mod readings;
 
 /// TradeGuard: policy governance for services on Kubernetes.
 ///

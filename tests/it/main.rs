@@ -2,6 +2,7 @@
 
 mod admission;
 mod borders;
+mod cases;
 mod contract;
 mod real;
 mod support;

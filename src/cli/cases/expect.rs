@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::decide::{self, Claim, Held, Want};
+use crate::decide::{self, Claim, Held, Situation, Want};
 use crate::model::effect::{Desired, Record, Weight};
 use crate::model::phase::State;
 use crate::model::policy::PolicyKey;
@@ -126,6 +126,7 @@ impl View<'_> {
         let mut fields = self.of_state(expect, state);
         if let Some(round) = &self.member.round {
             fields.extend(self.of_round(expect, round, state));
+            fields.extend(self.of_explanation(expect, round));
         }
         fields.extend(self.of_plan(expect));
         fields
@@ -158,7 +159,8 @@ impl View<'_> {
         let shown_groups = |groups: &BTreeMap<String, Vec<String>>| {
             listed(groups.iter().map(|(group, pods)| format!("{group}: {}", pods.join(", "))))
         };
-        let expected_groups = expect.groups.as_ref().map(|expected| ("groups", shown_groups(expected), shown_groups(&groups)));
+        let expected_groups =
+            expect.groups.as_ref().map(|expected| ("groups", shown_groups(expected), shown_groups(&groups)));
         let fields = [
             text("verdict", expect.verdict.as_ref(), outcome(&judgement.verdict, exact(expect.verdict.as_ref()))),
             text("probe", expect.probe.as_ref(), probe),
@@ -170,12 +172,29 @@ impl View<'_> {
         fields.into_iter().flatten().collect()
     }
 
+    /// Only texts that are missing are told: the explanation is long.
+    fn of_explanation(&self, expect: &Expect, round: &Round) -> Option<Field> {
+        let expected = expect.explain.as_ref()?;
+        let text = decide::explain(&Situation {
+            entry: &self.member.entry,
+            observation: &round.observation,
+            facts: &round.facts,
+            decision: &round.decision,
+            plan: &self.world.plan,
+            now: round.observation.at,
+        })
+        .to_string();
+        let missing: Vec<String> = expected.iter().filter(|wanted| !text.contains(*wanted)).cloned().collect();
+        (!missing.is_empty()).then(|| ("explain", missing.join("\n"), text))
+    }
+
     fn of_plan(&self, expect: &Expect) -> Vec<Field> {
         let plan = &self.world.plan;
         let own = |held: &&Held| held.policy == *self.key();
         let held: Vec<&Held> = plan.held.iter().filter(own).collect();
         let overridden = plan.overridden.get(self.key());
-        let overridden = overridden.map_or("none".to_owned(), |(slot, winner)| format!("{} {}", slot.kind(), winner.name));
+        let overridden =
+            overridden.map_or("none".to_owned(), |(slot, winner)| format!("{} {}", slot.kind(), winner.name));
         let would_have = plan.dry_run.iter().filter(|would| would.holder.policy == *self.key());
         let would_have = would_have.map(|would| format!("{} {}", would.slot.kind(), desired(&would.desired))).collect();
         let stands = shown(self.world.records.values().filter(|record| {
@@ -191,9 +210,10 @@ impl View<'_> {
             }),
             text("overridden", expect.overridden.as_ref(), overridden),
             list("wouldHave", expect.would_have.as_ref(), would_have),
-            expect.stands.as_ref().map(|expected| {
-                ("stands", listed(expected.iter().map(entry)), listed(stands.iter().map(entry)))
-            }),
+            expect
+                .stands
+                .as_ref()
+                .map(|expected| ("stands", listed(expected.iter().map(entry)), listed(stands.iter().map(entry)))),
         ];
         fields.into_iter().flatten().collect()
     }

@@ -13,7 +13,8 @@ use crate::model::reading::{GroupName, PodName};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Case {
     /// A sentence.
-    pub(super) name: String,
+    #[serde(rename = "name")]
+    _name: String,
     /// Why the case is as it is, for readers.
     #[serde(default, rename = "note")]
     _note: Option<String>,

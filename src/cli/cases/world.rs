@@ -106,13 +106,16 @@ impl World {
         let path = format!("{at}.at");
         let since = match written {
             "0s" => Duration::ZERO,
-            text => time::parse_duration(text)
-                .map_err(|error| vec![Problem::expected(&path, error, "a duration since the case began, such as `2m10s`")])?,
+            text => time::parse_duration(text).map_err(|error| {
+                vec![Problem::expected(&path, error, "a duration since the case began, such as `2m10s`")]
+            })?,
         };
         let time = TimeDelta::from_std(since).ok().and_then(|since| self.start.checked_add_signed(since));
         match time {
             Some(time) if time >= self.now => Ok(time),
-            _ => Err(vec![Problem::expected(&path, format!("`{written}` lies before the step before"), "a later time")]),
+            _ => {
+                Err(vec![Problem::expected(&path, format!("`{written}` lies before the step before"), "a later time")])
+            }
         }
     }
 
@@ -250,7 +253,8 @@ impl World {
             record.holder.clone_from(&planned.holder);
             record.desired.clone_from(&planned.desired);
             record.phase = InterventionPhase::Applied;
-            if let (Some(Original::Isolated(found)), Desired::Isolated(pods)) = (&mut record.original, &record.desired) {
+            if let (Some(Original::Isolated(found)), Desired::Isolated(pods)) = (&mut record.original, &record.desired)
+            {
                 *found = pods.iter().map(|pod| isolated_pod(pod)).collect();
             }
         }
@@ -274,7 +278,7 @@ impl Member {
             readings: self.readings.clone().unwrap_or_else(blank),
             pods: self.pods.clone(),
             groups: self.groups.clone().into_iter().filter(|(group, _)| asked.contains_key(group)).collect(),
-            queries: vec![SentQuery { backend: "case".to_owned(), text: format!("readings of {name}") }],
+            queries: vec![SentQuery { backend: "case".into(), text: format!("readings of {name}").into() }],
             notes: Vec::new(),
         };
         let decision = decide::decide(&self.entry, &observation, target, &facts, records, &self.state, now);
@@ -286,7 +290,12 @@ impl Member {
         self.round = Some(Round { decision, observation, facts });
     }
 
-    fn edit(&mut self, patch: &Value, surroundings: &Arc<Surroundings>, now: DateTime<Utc>) -> Result<(), Vec<Problem>> {
+    fn edit(
+        &mut self,
+        patch: &Value,
+        surroundings: &Arc<Surroundings>,
+        now: DateTime<Utc>,
+    ) -> Result<(), Vec<Problem>> {
         json_patch::merge(&mut self.object, patch);
         let entry = setup::entry(&self.object, &self.tenant, surroundings, self.changed_at, now)?;
         self.state = decide::carry_over(&self.entry.policy, &entry.policy, &self.state, now);
@@ -303,10 +312,10 @@ fn original(slot: &Slot, facts: &crate::model::facts::Target) -> Option<Original
         Slot::Weights { route } => {
             let routes = std::iter::once(&facts.route).chain(facts.action_routes.values());
             let found = routes.filter_map(|found| found.as_ref().ok()).find(|found| found.key == *route)?;
-            let weights = found.destinations.iter().map(|to| crate::model::effect::Weight {
-                destination: to.destination.clone(),
-                weight: to.weight,
-            });
+            let weights = found
+                .destinations
+                .iter()
+                .map(|to| crate::model::effect::Weight { destination: to.destination.clone(), weight: to.weight });
             Some(Original::Weights(weights.collect()))
         }
     }

@@ -40,7 +40,11 @@ pub(super) fn world(case: &Case) -> Result<World, Vec<Problem>> {
         let member = member(file, Arc::new(tenant), &surroundings, start)?;
         let name = member.entry.policy.key.name.clone();
         if members.insert(name.clone(), member).is_some() {
-            return Err(vec![Problem::expected(format!("policies[{index}]"), format!("`{name}` is there twice"), "names that differ")]);
+            return Err(vec![Problem::expected(
+                format!("policies[{index}]"),
+                format!("`{name}` is there twice"),
+                "names that differ",
+            )]);
         }
     }
     Ok(World {
