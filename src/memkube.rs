@@ -20,16 +20,18 @@ pub use service::{Body, MemKubeService};
 pub use status::{Cause, Failure, FieldError};
 
 use crate::clock::Clock;
+use call::Call;
 use server::Server;
 use store::Store;
-use writes::Call;
 
 mod admission;
+mod call;
 mod crd;
 mod delete;
 mod discovery;
 pub mod fault;
 mod fields;
+mod guards;
 mod kinds;
 mod list;
 mod managed;
@@ -160,3 +162,6 @@ impl MemKube {
         self.server.store().everything().map(|(_, _, object)| Arc::clone(object)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

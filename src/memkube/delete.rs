@@ -7,13 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::memkube::{
-    crd,
-    kinds::Kind,
-    object,
-    status::Failure,
-    writes::{Call, Session},
-};
+use crate::memkube::{call::Call, crd, kinds::Kind, object, status::Failure, writes::Session};
 
 const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 const ORPHAN_FINALIZER: &str = "orphan";

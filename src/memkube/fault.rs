@@ -312,3 +312,6 @@ where
     let frames = http_body_util::BodyStream::new(body).map(|frame| frame.map_err(Into::into));
     StreamBody::new(frames.take_until(Box::pin(cut))).boxed_unsync()
 }
+
+#[cfg(test)]
+mod tests;

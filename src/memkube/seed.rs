@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::memkube::{object, server::Server, status::Failure, writes::Call};
+use crate::memkube::{call::Call, object, server::Server, status::Failure};
 
 /// Why a document could not be loaded; all before it stand.
 #[derive(Debug, thiserror::Error)]

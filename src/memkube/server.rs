@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::memkube::{
     Options,
+    call::{Call, Patch},
     delete::{DeleteOptions, Deleted},
     discovery,
     kinds::{Kind, Served},
@@ -22,7 +23,7 @@ use crate::memkube::{
     store::Store,
     view,
     watch::Watch,
-    writes::{Call, Patch, Session},
+    writes::Session,
 };
 
 /// Media types of patches that are offered.

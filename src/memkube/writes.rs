@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use crate::memkube::{
     Options,
     admission::{AdmissionRequest, Operation},
-    crd,
-    kinds::{Kind, Served},
-    managed::{Managed, Owner, Reach},
+    call::{Call, Patch},
+    crd, guards,
+    kinds::Kind,
+    managed::Managed,
     metadata, object, patch, schema,
-    shape::Shape,
     status::{Cause, Failure, FieldError},
     store::Store,
 };
@@ -37,24 +37,6 @@ pub(crate) struct Session<'a> {
     pub(crate) dry_run: bool,
 }
 
-/// Whom and what a write addresses.
-#[derive(Clone, Debug)]
-pub(crate) struct Call {
-    pub(crate) served: Served,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) subresource: Option<String>,
-    pub(crate) manager: String,
-}
-
-/// A patch with its media type settled.
-#[derive(Clone, Debug)]
-pub(crate) enum Patch {
-    Json(Value),
-    Merge(Value),
-    Apply { config: Value, force: bool },
-}
-
 /// How a write's field ownership is found.
 enum Ownership {
     /// By what changes.
@@ -63,50 +45,16 @@ enum Ownership {
     Applied(Managed),
 }
 
-impl Call {
-    fn kind(&self) -> &Kind {
-        &self.served.kind
-    }
-
-    fn shape(&self) -> Shape<'_> {
-        match (self.kind().custom, self.kind().schema(&self.kind().storage)) {
-            (true, schema) => Shape::Custom(schema),
-            (false, _) => Shape::Builtin { parent: "", field: "" },
-        }
-    }
-
-    fn reach(&self) -> Reach {
-        match (self.subresource.as_deref(), self.kind().status) {
-            (Some("status"), _) => Reach::StatusOnly,
-            (_, true) => Reach::AllButStatus,
-            (_, false) => Reach::Whole,
-        }
-    }
-
-    fn owner(&self, applies: bool) -> Owner {
-        Owner {
-            applies,
-            manager: self.manager.clone(),
-            api_version: self.served.api_version(),
-            subresource: self.subresource.clone().unwrap_or_default(),
-        }
-    }
-
-    fn invalid(&self, errors: &[FieldError]) -> Failure {
-        Failure::invalid(self.served.group(), &self.kind().kind, &self.name, errors)
-    }
-}
-
 impl Session<'_> {
     /// POST to a collection.
     pub(crate) fn create(&mut self, call: &Call, body: Value) -> Result<Arc<Value>, Failure> {
-        check_type(call, &body)?;
+        guards::check_type(call, &body)?;
         self.create_accepted(call, call.served.accept(body), Ownership::Update)
     }
 
     /// PUT of an object or a subresource; the flag says whether it was created.
     pub(crate) fn replace(&mut self, call: &Call, body: Value) -> Result<(Arc<Value>, bool), Failure> {
-        check_type(call, &body)?;
+        guards::check_type(call, &body)?;
         let body = call.served.accept(body);
         let Some(old) = self.store.get(call.kind(), &call.namespace, &call.name) else {
             if call.kind().creates_on_put && call.subresource.is_none() {
@@ -142,7 +90,7 @@ impl Session<'_> {
                 (old, patched)
             }
         };
-        check_patched_type(call, &patched)?;
+        guards::check_patched_type(call, &patched)?;
         Ok((self.update(call, &old, call.served.accept(patched), Ownership::Update)?, false))
     }
 
@@ -153,8 +101,8 @@ impl Session<'_> {
         mut config: Value,
         force: bool,
     ) -> Result<(Arc<Value>, bool), Failure> {
-        check_apply(call, &config)?;
-        check_type(call, &config)?;
+        guards::check_apply(call, &config)?;
+        guards::check_type(call, &config)?;
         config = call.served.accept(config);
         schema::drop_nulls(&mut config);
         if let Some(schema) = call.kind().schema(&call.kind().storage) {
@@ -170,7 +118,7 @@ impl Session<'_> {
                 );
                 return Err(Failure::conflict(call.kind(), &call.name, &why));
             }
-            None if object::name(&config).is_empty() => return Err(nameless(&call.name)),
+            None if object::name(&config).is_empty() => return Err(guards::nameless(&call.name)),
             None => json!({"metadata": {}}),
         };
         let managed = match &old {
@@ -190,9 +138,7 @@ impl Session<'_> {
         let kind = call.kind();
         let mut call = call.clone();
         let wanted = object::name(&new).to_owned();
-        if !call.name.is_empty() && !wanted.is_empty() && wanted != call.name {
-            return Err(name_mismatch(&wanted, &call.name));
-        }
+        guards::check_name(&call, &wanted)?;
         if call.name.is_empty() {
             call.name = wanted;
         }
@@ -203,7 +149,9 @@ impl Session<'_> {
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        place_in_namespace(&call, &mut new)?;
+        guards::check_namespace(&call, &new)?;
+        let namespace = Some(call.namespace.as_str()).filter(|name| !name.is_empty());
+        object::set_meta(&mut new, "namespace", namespace.map(Value::from));
         if call.name.is_empty() {
             call.name = self.generate_name(&call, &new)?;
         }
@@ -256,7 +204,7 @@ impl Session<'_> {
         ownership: Ownership,
     ) -> Result<Arc<Value>, Failure> {
         let kind = call.kind();
-        check_identity(call, old, &sent)?;
+        guards::check_identity(call, old, &sent)?;
         let applied = match ownership {
             Ownership::Applied(managed) => Some(managed),
             Ownership::Update => None,
@@ -264,7 +212,7 @@ impl Session<'_> {
         let requested = Managed::for_update(old, &sent, call.subresource.is_some());
         let mut new = assemble(call, old, sent);
         keep_system_fields(&mut new, old);
-        check_finalizers(call, old, &new)?;
+        guards::check_finalizers(call, old, &new)?;
         self.complete(call, &mut new, Some(old))?;
         if kind.counts_generation {
             let moved = call.subresource.as_deref() != Some("status") && differs_outside_metadata(old, &new);
@@ -294,7 +242,7 @@ impl Session<'_> {
     /// Prunes, defaults and asks admission.
     fn complete(&self, call: &Call, new: &mut Value, old: Option<&Value>) -> Result<(), Failure> {
         let kind = call.kind();
-        refuse_if(call, &metadata::check(new, &kind.group))?;
+        guards::refuse_if(call, &metadata::check(new, &kind.group))?;
         if let Some(schema) = kind.schema(&kind.storage) {
             schema::prune(new, schema);
             schema::default(new, schema);
@@ -430,121 +378,4 @@ fn complete_builtin(kind: &Kind, new: &mut Value) {
         ("", "pods") => object::set_field(new, "status", Some(json!({"phase": "Pending"}))),
         _ => {}
     }
-}
-
-fn check_type(call: &Call, body: &Value) -> Result<(), Failure> {
-    if !body.is_object() {
-        return Err(Failure::bad_request("the body of the request is not an object"));
-    }
-    let text = |field: &str| body.get(field).and_then(Value::as_str).unwrap_or_default();
-    let (api_version, kind) = (call.served.api_version(), &call.kind().kind);
-    if text("kind").is_empty() && call.kind().custom {
-        return Err(Failure::bad_request(format!("Object 'Kind' is missing in '{body}'")));
-    }
-    if !text("kind").is_empty() && text("kind") != kind {
-        let group_version = body.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-        let message = format!(
-            "{kind} in version \"{api_version}\" cannot be handled as a {kind}: the object is of kind {} in {group_version}",
-            text("kind")
-        );
-        return Err(Failure::bad_request(message));
-    }
-    if !text("apiVersion").is_empty() && text("apiVersion") != api_version {
-        let message = format!(
-            "the API version in the data ({}) does not match the expected API version ({api_version})",
-            text("apiVersion")
-        );
-        return Err(Failure::bad_request(message));
-    }
-    Ok(())
-}
-
-/// A patch may not turn an object into another kind.
-fn check_patched_type(call: &Call, patched: &Value) -> Result<(), Failure> {
-    let wanted = [("kind", call.kind().kind.clone()), ("apiVersion", call.served.api_version())];
-    let errors = wanted.into_iter().filter_map(|(field, wanted)| {
-        let value = patched.get(field).and_then(Value::as_str).unwrap_or_default();
-        (value != wanted)
-            .then(|| FieldError::new(field, Cause::Invalid, Some(value.into()), format!("must be {wanted}")))
-    });
-    refuse_if(call, &errors.collect::<Vec<_>>())
-}
-
-fn check_apply(call: &Call, config: &Value) -> Result<(), Failure> {
-    if object::meta(config, "managedFields").is_some_and(|list| !list.is_null()) {
-        return Err(Failure::bad_request("metadata.managedFields must be nil"));
-    }
-    let version = config.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-    if version != call.served.api_version() {
-        let message = format!(
-            "Incorrect version specified in apply patch. Specified patch version: {version}, expected: {}",
-            call.served.api_version()
-        );
-        return Err(Failure::bad_request(message));
-    }
-    Ok(())
-}
-
-fn refuse_if(call: &Call, errors: &[FieldError]) -> Result<(), Failure> {
-    if errors.is_empty() { Ok(()) } else { Err(call.invalid(errors)) }
-}
-
-fn nameless(addressed: &str) -> Failure {
-    let why = "was undeterminable: name must be provided";
-    Failure::bad_request(format!("the name of the object ({addressed} based on URL) {why}"))
-}
-
-fn name_mismatch(sent: &str, addressed: &str) -> Failure {
-    Failure::bad_request(format!("the name of the object ({sent}) does not match the name on the URL ({addressed})"))
-}
-
-/// Names, uid and version of what was sent agree with what stands.
-fn check_identity(call: &Call, old: &Value, sent: &Value) -> Result<(), Failure> {
-    let kind = call.kind();
-    match object::name(sent) {
-        "" => return Err(nameless(&call.name)),
-        name if name != call.name => return Err(name_mismatch(name, &call.name)),
-        _ => {}
-    }
-    let namespace = object::meta_str(sent, "namespace");
-    if !namespace.is_empty() && namespace != call.namespace {
-        return Err(namespace_mismatch());
-    }
-    refuse_if(call, &metadata::check_unchanged(sent, old))?;
-    let version = object::meta_str(sent, "resourceVersion");
-    if !version.is_empty() && version != "0" && version != object::meta_str(old, "resourceVersion") {
-        return Err(Failure::modified(kind, &call.name));
-    }
-    Ok(())
-}
-
-fn namespace_mismatch() -> Failure {
-    Failure::bad_request("the namespace of the provided object does not match the namespace sent on the request")
-}
-
-fn place_in_namespace(call: &Call, new: &mut Value) -> Result<(), Failure> {
-    let sent = object::meta_str(new, "namespace");
-    if !sent.is_empty() && sent != call.namespace {
-        return Err(namespace_mismatch());
-    }
-    let namespace = Some(call.namespace.as_str()).filter(|name| !name.is_empty());
-    object::set_meta(new, "namespace", namespace.map(Value::from));
-    Ok(())
-}
-
-fn check_finalizers(call: &Call, old: &Value, new: &Value) -> Result<(), Failure> {
-    if !object::is_deleting(old) {
-        return Ok(());
-    }
-    let before = object::finalizers(old);
-    let added: Vec<String> =
-        object::finalizers(new).into_iter().filter(|one| !before.contains(one)).map(|one| format!("{one:?}")).collect();
-    if added.is_empty() {
-        return Ok(());
-    }
-    let detail = format!(
-        "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
-        added.join(", ")
-    );
-    Err(call.invalid(&[FieldError::new("metadata.finalizers", Cause::Forbidden, None, detail)]))
 }
