@@ -9,6 +9,9 @@
 //! [`any_policy`] (both as one), [`policy_status`], [`conditions`], [`tenant`], [`intervention`]; then [`crd`] (all
 //! of them as definitions), [`admission`] (the same checks outside a server), [`documents`] (policies from files).
 
+// clippy takes the type of one printer column for that of another.
+#![allow(clippy::duplicated_attributes)]
+
 pub mod admission;
 pub mod any_policy;
 pub mod conditions;

@@ -114,21 +114,17 @@ impl Condition {
 /// Puts `new` in its place among `conditions`: the one of its type is replaced, its transition time kept if the status
 /// is the same. Conditions are kept in order of type. True if anything but the time would differ.
 pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
-    match conditions.iter_mut().find(|condition| condition.kind == new.kind) {
-        Some(old) => {
-            if old.status == new.status {
-                new.last_transition_time = old.last_transition_time;
-            }
-            let changed = *old != new;
-            *old = new;
-            changed
-        }
-        None => {
-            conditions.push(new);
-            conditions.sort_by(|a, b| a.kind.cmp(&b.kind));
-            true
-        }
+    let Some(old) = conditions.iter_mut().find(|condition| condition.kind == new.kind) else {
+        conditions.push(new);
+        conditions.sort_by(|a, b| a.kind.cmp(&b.kind));
+        return true;
+    };
+    if old.status == new.status {
+        new.last_transition_time = old.last_transition_time;
     }
+    let changed = *old != new;
+    *old = new;
+    changed
 }
 
 /// The condition of this type.

@@ -68,7 +68,7 @@ mod tests {
         let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
         for level in 1..8 {
             let before = vec![format!("*a{}", level - 1); 10].join(", ");
-            bomb += &format!("a{level}: &a{level} [{before}]\n");
+            bomb.extend([format!("a{level}: &a{level} [{before}]\n")]);
         }
         assert!(refused(bomb.as_bytes()).starts_with("p.yaml: "));
     }

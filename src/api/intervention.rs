@@ -174,7 +174,7 @@ pub fn name_of(slot: &Slot) -> String {
     // The derived serialisation of a slot is total and stable: kind first, then its fields in order.
     let canonical = serde_json::to_vec(slot).expect("a slot is made of strings");
     let digest = Sha256::digest(&canonical);
-    let hash: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let hash = format!("{:08x}", digest.iter().take(4).fold(0_u32, |hash, byte| (hash << 8) | u32::from(*byte)));
     let object = match slot {
         Slot::Isolation { workload } => &workload.name,
         Slot::Mode { target, .. } => &target.name,

@@ -28,11 +28,13 @@ pub(crate) struct Case {
     pub(crate) unknown: Option<String>,
 }
 
+static BASES: LazyLock<Vec<Value>> =
+    LazyLock::new(|| documents::parse_documents("bases.yaml", include_bytes!("admission/bases.yaml")).unwrap());
+
 impl Case {
     pub(crate) fn object(&self) -> Value {
-        let bases = documents::parse_documents("bases.yaml", include_bytes!("admission/bases.yaml")).unwrap();
         let mut object =
-            bases.into_iter().find(|base| base["kind"] == self.kind.as_str()).expect("a base of this kind");
+            BASES.iter().find(|base| base["kind"] == self.kind.as_str()).expect("a base of this kind").clone();
         for (pointer, value) in &self.set {
             let (parent, field) = pointer.rsplit_once('/').expect("a pointer has a slash");
             match object.pointer_mut(parent).unwrap_or_else(|| panic!("{}: no {parent}", self.name)) {

@@ -2,4 +2,5 @@
 //! In real time: they wait for conditions, each with a deadline.
 
 mod contract;
+mod crds;
 mod smoke;

@@ -22,12 +22,16 @@ pub(super) fn apply(schema: &JSONSchemaProps, value: &mut Value) {
                 }
             }
             if let Some(JSONSchemaPropsOrBool::Schema(values)) = &schema.additional_properties {
-                fields.values_mut().for_each(|child| apply(values, child));
+                for child in fields.values_mut() {
+                    apply(values, child);
+                }
             }
         }
         Value::Array(items) => {
             if let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items {
-                items.iter_mut().for_each(|child| apply(item, child));
+                for child in items {
+                    apply(item, child);
+                }
             }
         }
         Value::Number(number) if schema.type_.as_deref() == Some("integer") => {

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::model::policy::Enforcement;
 
-fn metadata(managed_fields: Value) -> ObjectMeta {
+fn metadata(managed_fields: &Value) -> ObjectMeta {
     serde_json::from_value(json!({
         "name": "p",
         "creationTimestamp": "2026-03-01T10:00:00Z",
@@ -21,7 +21,7 @@ fn entry(manager: &str, time: &str, field: &str, subresource: &str) -> Value {
     })
 }
 
-fn changed(managed_fields: Value) -> String {
+fn changed(managed_fields: &Value) -> String {
     let now = DateTime::parse_from_rfc3339("2026-03-01T12:00:00Z").unwrap().to_utc();
     changed_at(&metadata(managed_fields), now).format("%H:%M").to_string()
 }
@@ -33,7 +33,7 @@ fn the_last_foreign_write_of_the_spec_counts() {
         entry("argocd", "2026-03-01T11:00:00Z", "f:spec", ""),
         entry("kubectl-label", "2026-03-01T11:30:00Z", "f:metadata", ""),
     ]);
-    assert_eq!(changed(edits), "11:00");
+    assert_eq!(changed(&edits), "11:00");
 }
 
 #[test]
@@ -43,8 +43,8 @@ fn our_own_writes_status_and_times_in_the_future_do_not_count() {
         entry("someone", "2026-03-01T11:10:00Z", "f:spec", "status"),
         entry("kubectl", "2026-03-01T12:00:01Z", "f:spec", ""),
     ]);
-    assert_eq!(changed(edits), "10:00");
-    assert_eq!(changed(json!([])), "10:00");
+    assert_eq!(changed(&edits), "10:00");
+    assert_eq!(changed(&json!([])), "10:00");
 }
 
 #[test]
