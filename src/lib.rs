@@ -19,16 +19,22 @@
 //! - [`serve`]: the HTTP surface; answers from the view that the controller publishes
 //! - [`telemetry`]: logs, and metrics with every name in one file
 //! - [`cli`]: a file per subcommand, and the wiring of `run`
+//! - [`sources`]: how a rule that somebody brings is tried
+//! - [`controller`]: what changed, what is due, who acts; the loop
+//! - [`demo`]: the simulated world
 //! - [`memkube`]: the in-memory Kubernetes API of demo and tests
 
 pub mod api;
 pub mod cli;
 pub mod clock;
+pub mod controller;
 pub mod decide;
+pub mod demo;
 pub mod effects;
 pub mod memkube;
 pub mod model;
 pub mod rego;
 pub mod serve;
 pub mod signals;
+pub mod sources;
 pub mod telemetry;

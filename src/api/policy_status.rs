@@ -81,7 +81,7 @@ pub struct PolicyStatus {
     /// The queries as they were sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queries: Vec<QueryStatus>,
-    /// The revision of the rule that judges: `shipped@…`, or the digest of the policy's own module.
+    /// The text that is in force: `generation/3` where it is that of the object's metadata.generation 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// The target's Pods, and how they were found.
@@ -211,7 +211,7 @@ pub struct Change {
     /// The query as it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// The revision of the rule that judged.
+    /// The text that was in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// ok, breached or unknown.

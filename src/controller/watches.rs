@@ -1,0 +1,326 @@
+//! The watches that fill the caches. Every instance runs them, so that a standby is warm.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service};
+use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::GroupVersionKind;
+use kube::discovery;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource};
+use parking_lot::RwLock;
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info};
+
+use crate::api::marks::FREEZE_CONFIG_MAP;
+use crate::api::{GovernancePolicy, Intervention, LatencyBudgetPolicy, Tenant};
+use crate::clock::Clock;
+use crate::controller::cache::{Cache, Touched};
+use crate::controller::changes::{Changes, Marks};
+use crate::model::policy::{PolicyKey, PolicyKind};
+
+/// `apiVersion` and `kind` of an object.
+pub(crate) type Gvk = (String, String);
+
+const ISTIO: &str = "networking.istio.io/v1";
+
+/// How often a kind that the cluster does not serve is looked for again.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
+/// Everything that is watched.
+#[derive(Debug)]
+pub(crate) struct Caches {
+    pub(crate) latency_policies: Arc<Cache<LatencyBudgetPolicy>>,
+    pub(crate) governance_policies: Arc<Cache<GovernancePolicy>>,
+    pub(crate) tenants: Arc<Cache<Tenant>>,
+    pub(crate) interventions: Arc<Cache<Intervention>>,
+    pub(crate) namespaces: Arc<Cache<PartialObjectMeta<Namespace>>>,
+    pub(crate) pods: Arc<Cache<Pod>>,
+    pub(crate) services: Arc<Cache<Service>>,
+    pub(crate) replica_sets: Arc<Cache<ReplicaSet>>,
+    pub(crate) deployments: Arc<Cache<PartialObjectMeta<Deployment>>>,
+    pub(crate) stateful_sets: Arc<Cache<StatefulSet>>,
+    pub(crate) daemon_sets: Arc<Cache<DaemonSet>>,
+    pub(crate) freeze: Arc<Cache<ConfigMap>>,
+    pub(crate) virtual_services: Arc<Optional>,
+    pub(crate) destination_rules: Arc<Optional>,
+    pub(crate) targets: BTreeMap<Gvk, Arc<Optional>>,
+    pub(crate) changes: Changes,
+}
+
+/// A kind that the cluster may not serve.
+#[derive(Debug, Default)]
+pub(crate) struct Optional {
+    pub(crate) cache: Arc<Cache<DynamicObject>>,
+    served: RwLock<Option<Served>>,
+}
+
+/// How the cluster serves a kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    pub(crate) resource: ApiResource,
+    pub(crate) has_scale: bool,
+}
+
+impl Optional {
+    /// How it is served; none: it is not, as far as we know.
+    pub(crate) fn served(&self) -> Option<Served> {
+        self.served.read().clone()
+    }
+}
+
+impl Caches {
+    pub(crate) fn new(target_kinds: &[Gvk]) -> Self {
+        Self {
+            latency_policies: Arc::default(),
+            governance_policies: Arc::default(),
+            tenants: Arc::default(),
+            interventions: Arc::default(),
+            namespaces: Arc::default(),
+            pods: Arc::default(),
+            services: Arc::default(),
+            replica_sets: Arc::default(),
+            deployments: Arc::default(),
+            stateful_sets: Arc::default(),
+            daemon_sets: Arc::default(),
+            freeze: Arc::default(),
+            virtual_services: Arc::default(),
+            destination_rules: Arc::default(),
+            targets: target_kinds.iter().map(|gvk| (gvk.clone(), Arc::default())).collect(),
+            changes: Changes::default(),
+        }
+    }
+
+    /// Whether every kind was listed once. Before that, nothing may be decided: an empty cache is not an empty
+    /// cluster.
+    pub(crate) fn are_synced(&self) -> bool {
+        self.latency_policies.is_synced()
+            && self.governance_policies.is_synced()
+            && self.tenants.is_synced()
+            && self.interventions.is_synced()
+            && self.namespaces.is_synced()
+            && self.pods.is_synced()
+            && self.services.is_synced()
+            && self.replica_sets.is_synced()
+            && self.deployments.is_synced()
+            && self.stateful_sets.is_synced()
+            && self.daemon_sets.is_synced()
+            && self.freeze.is_synced()
+            && self.virtual_services.cache.is_synced()
+            && self.destination_rules.cache.is_synced()
+            && self.targets.values().all(|target| target.cache.is_synced())
+    }
+}
+
+/// What the watch tasks share.
+#[derive(Clone)]
+pub(crate) struct Watches {
+    pub(crate) client: Client,
+    pub(crate) caches: Arc<Caches>,
+    pub(crate) clock: Clock,
+    pub(crate) own_namespace: String,
+    pub(crate) cancel: CancellationToken,
+}
+
+impl Watches {
+    /// Starts every watch in `tasks`.
+    pub(crate) fn start(&self, tasks: &mut JoinSet<()>) {
+        let caches = &self.caches;
+        self.follow(tasks, self.all(), &caches.latency_policies, bare, |marks, touched| {
+            policy(marks, PolicyKind::LatencyBudgetPolicy, touched);
+        });
+        self.follow(tasks, self.all(), &caches.governance_policies, bare, |marks, touched| {
+            policy(marks, PolicyKind::GovernancePolicy, touched);
+        });
+        self.follow(tasks, self.all(), &caches.interventions, bare, |marks, touched| match touched {
+            Touched::One { namespace, name } => {
+                marks.interventions.insert((namespace, name));
+            }
+            _ => marks.everything = true,
+        });
+        self.follow(tasks, self.all(), &caches.tenants, bare, |marks, _| marks.tenants = true);
+        self.follow(tasks, self.all(), &caches.namespaces, bare, |marks, _| marks.tenants = true);
+        self.follow(tasks, self.all(), &caches.pods, slim_pod, namespace);
+        self.follow(tasks, self.all(), &caches.services, bare, namespace);
+        self.follow(tasks, self.all(), &caches.replica_sets, slim_replica_set, namespace);
+        self.follow(tasks, self.all(), &caches.deployments, bare, namespace);
+        self.follow(tasks, self.all(), &caches.stateful_sets, slim_stateful_set, namespace);
+        self.follow(tasks, self.all(), &caches.daemon_sets, slim_daemon_set, namespace);
+        let freeze = Api::<ConfigMap>::namespaced(self.client.clone(), &self.own_namespace);
+        let only = watcher_config().fields(&format!("metadata.name={FREEZE_CONFIG_MAP}"));
+        let (this, cache) = (self.clone(), Arc::clone(&caches.freeze));
+        tasks.spawn(async move { this.keep(freeze, only, &cache, bare, |marks, _| marks.freeze = true).await });
+        for (gvk, optional) in &caches.targets {
+            self.follow_optional(tasks, gvk.clone(), optional);
+        }
+        self.follow_optional(tasks, (ISTIO.into(), "VirtualService".into()), &caches.virtual_services);
+        self.follow_optional(tasks, (ISTIO.into(), "DestinationRule".into()), &caches.destination_rules);
+    }
+
+    fn all<K: Resource<DynamicType: Default>>(&self) -> Api<K> {
+        Api::all(self.client.clone())
+    }
+
+    fn follow<K>(
+        &self,
+        tasks: &mut JoinSet<()>,
+        api: Api<K>,
+        cache: &Arc<Cache<K>>,
+        slim: fn(&mut K),
+        mark: fn(&mut Marks, Touched),
+    ) where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        let (this, cache) = (self.clone(), Arc::clone(cache));
+        tasks.spawn(async move { this.keep(api, watcher_config(), &cache, slim, mark).await });
+    }
+
+    /// Looks for a kind until the cluster serves it, then follows it.
+    fn follow_optional(&self, tasks: &mut JoinSet<()>, gvk: Gvk, optional: &Arc<Optional>) {
+        let (this, optional) = (self.clone(), Arc::clone(optional));
+        tasks.spawn(async move {
+            let Some(served) = this.find(&gvk, &optional).await else { return };
+            info!(api_version = gvk.0, kind = gvk.1, "following");
+            let api = Api::<DynamicObject>::all_with(this.client.clone(), &served.resource);
+            *optional.served.write() = Some(served);
+            this.keep(api, watcher_config(), &optional.cache, bare, namespace).await;
+        });
+    }
+
+    /// None once cancelled.
+    async fn find(&self, (api_version, kind): &Gvk, optional: &Optional) -> Option<Served> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        loop {
+            let pause = match discovery::pinned_kind(&self.client, &gvk).await {
+                Ok((resource, capabilities)) => {
+                    let has_scale = capabilities
+                        .subresources
+                        .iter()
+                        .any(|(sub, _)| sub.plural == "scale" || sub.plural.ends_with("/scale"));
+                    return Some(Served { resource, has_scale });
+                }
+                Err(kube::Error::Discovery(_)) => LOOK_AGAIN,
+                Err(kube::Error::Api(status)) if status.is_not_found() => LOOK_AGAIN,
+                Err(error) => {
+                    debug!(%error, api_version, kind, "discovery failed");
+                    LOOK_AGAIN / 10
+                }
+            };
+            if pause == LOOK_AGAIN && !optional.cache.is_synced() {
+                info!(api_version, kind, "the cluster does not serve this kind; looking again");
+                optional.cache.absent();
+                self.caches.changes.mark(|marks| marks.everything = true);
+            }
+            tokio::select! {
+                () = self.cancel.cancelled() => return None,
+                () = self.clock.sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Follows one kind until cancelled; errors are information, the watcher resumes by itself.
+    async fn keep<K>(
+        &self,
+        api: Api<K>,
+        config: watcher::Config,
+        cache: &Cache<K>,
+        slim: fn(&mut K),
+        mark: fn(&mut Marks, Touched),
+    ) where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        let stream = watcher(api, config).modify(slim).default_backoff();
+        tokio::pin!(stream);
+        loop {
+            let event = tokio::select! {
+                () = self.cancel.cancelled() => return,
+                event = stream.next() => event,
+            };
+            match event {
+                None => return,
+                Some(Ok(event)) => {
+                    let touched = cache.feed(event);
+                    if touched != Touched::Nothing {
+                        self.caches.changes.mark(|marks| mark(marks, touched));
+                    }
+                }
+                Some(Err(error)) => {
+                    debug!(%error, kind = std::any::type_name::<K>(), "a watch was interrupted");
+                }
+            }
+        }
+    }
+}
+
+/// Shorter than what load balancers that drop idle connections silently allow, so that no watch is stale for ever.
+fn watcher_config() -> watcher::Config {
+    watcher::Config::default().timeout(200)
+}
+
+fn policy(marks: &mut Marks, kind: PolicyKind, touched: Touched) {
+    match touched {
+        Touched::One { namespace, name } => {
+            marks.policies.insert(PolicyKey { kind, namespace, name });
+        }
+        _ => marks.everything = true,
+    }
+}
+
+fn namespace(marks: &mut Marks, touched: Touched) {
+    match touched {
+        Touched::One { namespace, .. } => {
+            marks.namespaces.insert(namespace);
+        }
+        _ => marks.everything = true,
+    }
+}
+
+fn bare<K>(_: &mut K) {}
+
+/// Of a Pod only what facts and effects read is kept: a cluster has many.
+fn slim_pod(pod: &mut Pod) {
+    pod.meta_mut().managed_fields = None;
+    if let Some(spec) = &mut pod.spec {
+        let gates = spec.readiness_gates.take();
+        let ports = spec.containers.iter().map(|container| (container.name.clone(), container.ports.clone()));
+        let containers = ports
+            .map(|(name, ports)| k8s_openapi::api::core::v1::Container { name, ports, ..Default::default() })
+            .collect();
+        *spec = k8s_openapi::api::core::v1::PodSpec { readiness_gates: gates, containers, ..Default::default() };
+    }
+    if let Some(status) = &mut pod.status {
+        status.container_statuses = None;
+        status.init_container_statuses = None;
+        status.ephemeral_container_statuses = None;
+    }
+}
+
+fn slim_replica_set(object: &mut ReplicaSet) {
+    object.meta_mut().managed_fields = None;
+    if let Some(spec) = &mut object.spec {
+        spec.template = None;
+    }
+}
+
+fn slim_stateful_set(object: &mut StatefulSet) {
+    object.meta_mut().managed_fields = None;
+    if let Some(spec) = &mut object.spec {
+        spec.volume_claim_templates = None;
+        spec.template.spec = None;
+    }
+}
+
+fn slim_daemon_set(object: &mut DaemonSet) {
+    object.meta_mut().managed_fields = None;
+    if let Some(spec) = &mut object.spec {
+        spec.template.spec = None;
+    }
+}
