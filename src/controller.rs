@@ -35,7 +35,6 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 use tracing::error;
 
 use crate::clock::Clock;
@@ -91,7 +90,8 @@ pub async fn run(parts: Parts, cancel: CancellationToken) {
     let role = campaign.role();
     // The Lease is given up last, when no write of ours is under way any more.
     let campaign_stop = CancellationToken::new();
-    let campaign = AbortOnDropHandle::new(tokio::spawn(campaign.run(campaign_stop.clone())));
+    let mut campaigns = JoinSet::new();
+    campaigns.spawn(campaign.run(campaign_stop.clone()));
     let effects = Arc::new(Effects::new(client.clone(), crate::api::marks::FIELD_MANAGER, API_DEADLINE));
     let random = fastrand::Rng::with_seed(options.seed);
     let parts = engine::Parts {
@@ -108,9 +108,8 @@ pub async fn run(parts: Parts, cancel: CancellationToken) {
         random,
         latency_rule,
     };
-    let engine = engine::Engine::new(parts);
-    let engine_stop = stop.clone();
-    let mut engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_stop)));
+    let mut loops = JoinSet::new();
+    loops.spawn(engine::Engine::new(parts).run(stop.clone()));
     tokio::select! {
         () = cancel.cancelled() => {}
         Some(ended) = tasks.join_next() => {
@@ -118,18 +117,15 @@ pub async fn run(parts: Parts, cancel: CancellationToken) {
                 error!(?ended, "a watch ended by itself");
             }
         }
-        ended = &mut engine => {
+        Some(ended) = loops.join_next() => {
             if !cancel.is_cancelled() {
                 error!(?ended, "the loop ended by itself");
             }
         }
     }
     stop.cancel();
-    if !engine.is_finished() {
-        // Its result was reported above if it had one.
-        let _ = engine.await;
-    }
+    while loops.join_next().await.is_some() {}
     campaign_stop.cancel();
-    let _ = campaign.await;
+    while campaigns.join_next().await.is_some() {}
     tasks.shutdown().await;
 }

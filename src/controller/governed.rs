@@ -88,8 +88,8 @@ pub(crate) struct Round {
 pub(crate) struct Report {
     /// A write is under way.
     pub(crate) writing: bool,
-    /// When it is to be written next, if at all.
-    due: Option<DateTime<Utc>>,
+    /// When it is to be written next, if at all; only the registry sets it.
+    pub(crate) due: Option<DateTime<Utc>>,
     /// What was written last, without what changes all the time.
     pub(crate) written: Option<String>,
     /// The conditions as last written: transition times go on from them.
