@@ -12,10 +12,16 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::model::problem::Problem;
 
 pub mod cases;
+mod cluster;
 pub mod config;
 mod crd;
+mod eval;
+mod explain;
 mod install;
+mod policy_file;
 mod readings;
+mod release;
+mod test;
 
 /// TradeGuard: policy governance for services on Kubernetes.
 ///
@@ -39,6 +45,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Eval(eval::Args),
+    Test(test::Args),
+    Explain(explain::Args),
+    Release(release::Args),
     Crd(crd::Args),
     Install(install::Args),
 }
@@ -150,6 +160,10 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, streams
         Err(error) => return refuse(&error, streams),
     };
     let result = match cli.command {
+        Command::Eval(args) => eval::run(&args, streams),
+        Command::Test(args) => test::run(&args, streams),
+        Command::Explain(args) => explain::run(&args, streams),
+        Command::Release(args) => release::run(&args, streams),
         Command::Crd(args) => crd::run(&args, streams),
         Command::Install(args) => install::run(&args, streams),
     };
@@ -166,6 +180,17 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, streams
             error.exit()
         }
     }
+}
+
+/// Runs what waits for a network, for commands that do nothing else meanwhile.
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    // Whoever embeds us may have chosen one already; any will do.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::Unreachable(format!("this machine gives no event loop: {error}")))?;
+    runtime.block_on(work)
 }
 
 /// Help and version are answers, everything else that clap says is wrong usage.

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use prometheus::core::Collector;
 use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 use tokio::time::Instant;
 
@@ -67,6 +67,7 @@ pub struct Metrics {
     reconciles: IntCounterVec,
     reconcile_errors: IntCounterVec,
     terminal_reconcile_errors: IntCounterVec,
+    reconcile_panics: IntCounterVec,
     reconcile_seconds: HistogramVec,
     max_concurrent_reconciles: IntGaugeVec,
     active_workers: IntGaugeVec,
@@ -79,6 +80,7 @@ pub struct Metrics {
     queue_retries: IntCounterVec,
     leader: IntGaugeVec,
     rest_requests: IntCounterVec,
+    watch_errors: IntCounter,
 
     build_info: IntGaugeVec,
     detached: IntGauge,
@@ -171,6 +173,11 @@ impl Metrics {
                 "Reconciles that failed in a way that only a change of the object can mend.",
                 &["controller"],
             ),
+            reconcile_panics: r.counters(
+                "controller_runtime_reconcile_panics_total",
+                "Reconciles that panicked; a defect of the engine.",
+                &["controller"],
+            ),
             reconcile_seconds: r.histograms(
                 "controller_runtime_reconcile_time_seconds",
                 "Duration of reconciles.",
@@ -225,6 +232,14 @@ impl Metrics {
                 "rest_client_requests_total",
                 "Requests to the API server by status code, method and host; code `error` had no answer.",
                 &["code", "method", "host"],
+            ),
+            watch_errors: r.keep(
+                "counter",
+                IntCounter::new(
+                    "tradeguard_watch_errors_total",
+                    "Interruptions of watches of the API server; a watch resumes by itself.",
+                )
+                .expect(VALID),
             ),
             build_info: r.int_gauges("tradeguard_build_info", "1, with what was built.", &["version", "commit"]),
             detached: r.keep(

@@ -60,6 +60,7 @@ impl Metrics {
             self.reconciles.with_label_values(&[name, result.as_str()]);
         }
         self.reconcile_errors.with_label_values(&[name]);
+        self.reconcile_panics.with_label_values(&[name]);
         self.terminal_reconcile_errors.with_label_values(&[name]);
         self.reconcile_seconds.with_label_values(&[name]);
         self.work_seconds.with_label_values(&[name, name]);
@@ -82,6 +83,16 @@ impl Metrics {
     /// The reconcile failed in a way that only a change of the object can mend.
     pub fn terminal_reconcile_error(&self, controller: &str) {
         self.terminal_reconcile_errors.with_label_values(&[controller]).inc();
+    }
+
+    /// A task of the reconcile panicked.
+    pub fn reconcile_panic(&self, controller: &str) {
+        self.reconcile_panics.with_label_values(&[controller]).inc();
+    }
+
+    /// A watch was interrupted; it resumes by itself.
+    pub fn watch_error(&self) {
+        self.watch_errors.inc();
     }
 
     /// An object was queued for a reconcile.
