@@ -2,6 +2,8 @@
 //! edges. So a rule becomes bytecode only when it uses no feature that is known to differ, and when it answers
 //! trial inputs as the interpreter does.
 
+mod features;
+
 use std::sync::Arc;
 
 use regorus::languages::rego::compiler::Compiler;
@@ -16,6 +18,9 @@ const TRIALS: &str = include_str!("bytecode/trials.json");
 
 /// The program of `entrypoint`, if bytecode is as good as the interpreter.
 pub(super) fn of(engine: &mut Engine, entrypoint: &str, limits: &Limits) -> Option<Arc<Program>> {
+    if !features::all_agree(engine.get_modules()) {
+        return None;
+    }
     let policy = engine.compile_with_entrypoint(&Arc::from(entrypoint)).ok()?;
     let program = Compiler::compile_from_policy(&policy, &[entrypoint]).ok()?;
     let Ok(Value::Array(trials)) = Value::from_json_str(TRIALS) else { return None };

@@ -56,11 +56,10 @@ pub(super) fn definitions(modules: &[Ref<Module>]) -> Vec<Definition> {
         let package = package_of(module);
         let imports = imports_of(module).into_iter().map(|(name, import)| (name, import.path)).collect();
         let rules = names.get(&package);
-        for rule in &module.policy {
+        for (path, rule) in rules_of(module) {
             let mut walk =
                 Walk { package: &package, imports: &imports, rules, scopes: Vec::new(), found: Found::default() };
             walk.rule(rule);
-            let path = package.iter().cloned().chain(head_path(rule)).collect();
             let Found { uses, queries } = walk.found;
             definitions.push(Definition {
                 path,
@@ -72,6 +71,12 @@ pub(super) fn definitions(modules: &[Ref<Module>]) -> Vec<Definition> {
         }
     }
     definitions
+}
+
+/// The rules of a module with their paths.
+pub(super) fn rules_of(module: &Module) -> impl Iterator<Item = (Path, &Rule)> {
+    let package = package_of(module);
+    module.policy.iter().map(move |rule| (package.iter().cloned().chain(head_path(rule)).collect(), &**rule))
 }
 
 /// All imports of the modules.
@@ -258,10 +263,10 @@ impl Walk<'_> {
         }
         for with in &stmt.with_mods {
             self.expr(&with.r#as);
-            if let (Some(target), Some(by)) = (chain(&with.refr), chain(&with.r#as)) {
-                if let (Some(target), Some(path)) = (self.resolve(&target, true), self.resolve(&by, true)) {
-                    self.found.uses.push(Use { path, at: place(&with.span), role: Role::Replaces(target) });
-                }
+            if let (Some(target), Some(by)) = (chain(&with.refr), chain(&with.r#as))
+                && let (Some(target), Some(path)) = (self.resolve(&target, true), self.resolve(&by, true))
+            {
+                self.found.uses.push(Use { path, at: place(&with.span), role: Role::Replaces(target) });
             }
         }
     }

@@ -5,4 +5,5 @@ mod borders;
 mod cases;
 mod contract;
 mod real;
+mod rego_cases;
 mod support;

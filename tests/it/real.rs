@@ -3,4 +3,5 @@
 
 mod contract;
 mod crds;
+mod opa;
 mod smoke;
