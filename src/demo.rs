@@ -2,10 +2,11 @@
 //!
 //! Reading order: [`simulation`] (load, Pods, latency), `traffic` (what the cluster's objects mean for it), [`world`]
 //! (all of it around an in-memory API), [`fault`] (what goes wrong), [`instance`] (a controller in the world),
-//! [`story`] (one run as data).
+//! [`story`] (one run as data), [`run`] (all of it together).
 
 pub mod fault;
 pub mod instance;
+pub mod run;
 pub mod simulation;
 pub mod story;
 mod traffic;

@@ -11,6 +11,7 @@ use std::time::Duration;
 pub use drive::{Driven, Outcome, Seen, Wanted};
 pub use error::{Class, Error, Result};
 pub use isolation::method::{Controller, how_isolable, is_in_service};
+pub use isolation::waits_for_gate;
 pub use release::Released;
 
 pub use crate::api::intervention::Actor;

@@ -13,7 +13,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info};
+use tracing::{debug, error, info, warn};
 
 use crate::api::marks::FREEZE_CONFIG_MAP;
 use crate::clock::Clock;
@@ -28,7 +28,7 @@ use crate::controller::watches::Caches;
 use crate::controller::{report, review, round, takeover};
 use crate::decide::{Freeze, Plan};
 use crate::effects::outbox::Outbox;
-use crate::effects::{Actor, Effects};
+use crate::effects::{self, Actor, Effects};
 use crate::model::view::View;
 use crate::rego::Rule;
 use crate::signals::Signals;
@@ -69,6 +69,9 @@ pub(crate) struct Engine {
     /// Something that the plan is made of changed.
     pub(crate) replan: bool,
     pub(crate) taken_over: TakenOver,
+    /// Namespaces whose Pods may wait for their readiness gate.
+    gates: BTreeSet<String>,
+    pub(crate) all_gates: bool,
     role_shown: Option<Role>,
     pub(crate) detached_since: Option<DateTime<Utc>>,
     pub(crate) tasks: JoinSet<Done>,
@@ -117,6 +120,8 @@ impl Engine {
             freeze: Freeze::default(),
             replan: false,
             taken_over: TakenOver::No,
+            gates: BTreeSet::new(),
+            all_gates: true,
             role_shown: None,
             detached_since: None,
             tasks: JoinSet::new(),
@@ -134,6 +139,7 @@ impl Engine {
                 self.follow_role(now);
                 self.start_rounds(now);
                 if self.acts() {
+                    self.open_gates(now);
                     if std::mem::take(&mut self.replan) {
                         self.make_plan(now);
                     }
@@ -274,7 +280,32 @@ impl Engine {
             }
         }
         self.slots.recheck(|namespace| everything || namespaces.contains(namespace));
+        self.gates.extend(namespaces.iter().cloned());
+        self.all_gates |= everything;
         self.replan = true;
+    }
+
+    /// Pods with our readiness gate become ready only once we open it, whether or not a policy governs them.
+    fn open_gates(&mut self, now: DateTime<Utc>) {
+        let namespaces = std::mem::take(&mut self.gates);
+        let pods = if std::mem::take(&mut self.all_gates) {
+            self.parts.caches.pods.all()
+        } else {
+            namespaces.iter().flat_map(|namespace| self.parts.caches.pods.in_namespace(namespace)).collect()
+        };
+        let waiting: Vec<_> = pods.into_iter().filter(|pod| effects::waits_for_gate(pod)).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let effects = Arc::clone(&self.parts.effects);
+        self.tasks.spawn(async move {
+            match effects.open_gates(&waiting, now).await {
+                Ok(opened) => debug!(opened, "readiness gates opened"),
+                // The Pod's next change brings us here again.
+                Err(error) => warn!(%error, "readiness gates could not be opened"),
+            }
+            Done::Nothing
+        });
     }
 
     fn read_freeze(&self) -> Freeze {

@@ -76,6 +76,7 @@ impl Engine {
         self.slots.replace(standing.interventions);
         self.taken_over = TakenOver::Yes(taken.epoch);
         self.replan = true;
+        self.all_gates = true;
         info!(epoch = taken.epoch, policies = states.len(), records = standing_effects, "acting on what stands");
     }
 }

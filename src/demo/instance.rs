@@ -104,7 +104,7 @@ fn signal_options() -> signals::Options {
     let scrape = signals::Scrape { port: Some(8080), interval: Some("5s".into()), ..signals::Scrape::default() };
     signals::Options {
         default_backend: Some(BACKEND.to_owned()),
-        default_template: Some("http".to_owned()),
+        default_template: Some("plain".to_owned()),
         backends: BTreeMap::from([(BACKEND.to_owned(), signals::Backend::Scrape(scrape))]),
         ..signals::Options::default()
     }

@@ -221,15 +221,17 @@ impl Hold for IsolationSlot<'_> {
     }
 }
 
+/// Whether a Pod has our readiness gate and nobody has set it yet: it is not ready until we do.
+pub fn waits_for_gate(pod: &Pod) -> bool {
+    method::has_gate(pod) && method::gate_status(pod).is_none() && pod.metadata.deletion_timestamp.is_none()
+}
+
 impl Effects {
     /// Opens the readiness gate of Pods that have it and whose gate nobody has set yet, so that they can become ready.
     /// Returns how many were opened. A Pod that is gone or was changed meanwhile is left for the next time.
     pub async fn open_gates(&self, pods: &[Arc<Pod>], now: DateTime<Utc>) -> Result<usize> {
-        let is_new = |pod: &&Arc<Pod>| {
-            method::has_gate(pod) && method::gate_status(pod).is_none() && pod.metadata.deletion_timestamp.is_none()
-        };
         let mut opened = 0;
-        for pod in pods.iter().filter(is_new) {
+        for pod in pods.iter().filter(|pod| waits_for_gate(pod)) {
             let text = |value: &Option<String>| value.clone().unwrap_or_default();
             let place = Place::pod(&text(&pod.metadata.namespace), &text(&pod.metadata.name));
             match set_gate(&self.objects, &place, pod, true, now).await {

@@ -6,4 +6,5 @@ mod cases;
 mod contract;
 mod real;
 mod rego_cases;
+mod story;
 mod support;
