@@ -3,5 +3,6 @@
 
 mod contract;
 mod crds;
+mod install;
 mod opa;
 mod smoke;

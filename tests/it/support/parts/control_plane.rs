@@ -14,7 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 
 use super::{binary, directory, free_port, install_crypto_provider};
 use crate::support::process::Process;
@@ -45,6 +45,8 @@ pub(crate) struct ControlPlane {
     controller_manager: Option<Process>,
     apiserver: Option<Process>,
     _etcd: Process,
+    /// Tests that share this one may apply the same objects; two at once would both try to create them.
+    applying: Mutex<()>,
 }
 
 impl ControlPlane {
@@ -64,6 +66,7 @@ impl ControlPlane {
             controller_manager: None,
             apiserver: None,
             _etcd: etcd,
+            applying: Mutex::new(()),
         };
         control_plane.start_apiserver().await;
         control_plane
@@ -179,6 +182,7 @@ impl ControlPlane {
     pub(crate) async fn apply(&self, namespace: Option<&str>, yaml: &str) {
         let namespace = namespace.map(|namespace| ["--namespace", namespace]);
         let arguments: Vec<_> = ["apply", "-f", "-"].into_iter().chain(namespace.into_iter().flatten()).collect();
+        let _one_at_a_time = self.applying.lock().await;
         let answer = self.try_kubectl(&arguments, yaml).await;
         answer.unwrap_or_else(|complaint| panic!("kubectl apply: {complaint}\n{yaml}"));
     }
