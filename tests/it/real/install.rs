@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::engine::install;
+use crate::support::order_service::create_kinds;
 use crate::support::parts::ControlPlane;
 
 /// The engine's account as RBAC knows it.
@@ -12,6 +13,8 @@ const ACCOUNT: &str = "system:serviceaccount:tradeguard-system:tradeguard";
 async fn the_engine_may_do_its_work_and_nothing_else() {
     let control_plane = ControlPlane::shared().await;
     install(control_plane).await;
+    // RBAC knows no kinds, kubectl does.
+    create_kinds(control_plane).await;
     let may = async |arguments: &[&str]| {
         let arguments = [&["auth", "can-i", "--as", ACCOUNT], arguments].concat();
         // It answers "no" with a failure.
@@ -25,7 +28,7 @@ async fn the_engine_may_do_its_work_and_nothing_else() {
         &["patch", "orderservices.trade.io", "-n", "default"],
         &["patch", "virtualservices.networking.istio.io", "-n", "default"],
         &["patch", "pods", "-n", "default"],
-        &["update", "leases.coordination.k8s.io", "-n", "tradeguard-system"],
+        &["update", "leases.coordination.k8s.io/tradeguard-actor", "-n", "tradeguard-system"],
     ] {
         assert!(may(allowed).await, "it needs to {allowed:?}");
     }
@@ -33,7 +36,7 @@ async fn the_engine_may_do_its_work_and_nothing_else() {
         &["get", "secrets", "--all-namespaces"][..],
         &["create", "pods", "-n", "default"],
         &["patch", "deployments.apps", "-n", "default"],
-        &["update", "leases.coordination.k8s.io", "-n", "default"],
+        &["update", "leases.coordination.k8s.io/another", "-n", "tradeguard-system"],
         &["create", "clusterroles.rbac.authorization.k8s.io"],
         &["get", "configmaps", "-n", "kube-system"],
         &["*", "*", "--all-namespaces"],
@@ -59,8 +62,8 @@ async fn the_engines_pod_is_admitted_where_pods_are_restricted() {
     let spec = &daemon_set["spec"]["template"]["spec"];
     control_plane.try_kubectl(&create, &pod(spec)).await.unwrap();
 
-    let mut privileged = spec.clone();
-    privileged["containers"][0]["securityContext"]["privileged"] = json!(true);
-    let refused = control_plane.try_kubectl(&create, &pod(&privileged)).await.unwrap_err();
+    let mut on_the_host = spec.clone();
+    on_the_host["hostNetwork"] = json!(true);
+    let refused = control_plane.try_kubectl(&create, &pod(&on_the_host)).await.unwrap_err();
     assert!(refused.contains("violates PodSecurity"), "{refused}");
 }

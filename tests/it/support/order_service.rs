@@ -92,11 +92,16 @@ impl OrderService {
     }
 }
 
-async fn create_objects(control_plane: &ControlPlane, namespace: &str, objects: &str) {
+/// Creates the kinds that such a cluster has: the user's own and those of Istio.
+pub(crate) async fn create_kinds(control_plane: &ControlPlane) {
     control_plane.apply(None, KINDS).await;
     control_plane
         .kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crds", "-l", "tradeguard.test/world"])
         .await;
+}
+
+async fn create_objects(control_plane: &ControlPlane, namespace: &str, objects: &str) {
+    create_kinds(control_plane).await;
     let (target, owned) = objects.split_once("\n---\n").expect("the target comes first, its dependents follow");
     control_plane.apply(Some(namespace), target).await;
     let uid = control_plane
