@@ -1,8 +1,6 @@
 # People and CI call the same targets. Needed: Rust; for `test`, `parts` and `measure` also Go and Python 3.
 
-TRADEGUARD_CACHE ?= $(HOME)/.cache/tradeguard
-export TRADEGUARD_CACHE
-PARTS_BIN := $(TRADEGUARD_CACHE)/bin
+PARTS_BIN := $(abspath $(or $(TRADEGUARD_CACHE),$(HOME)/.cache/tradeguard)/bin)
 
 .DEFAULT_GOAL := help
 .PHONY: help check test parts bench measure fmt
