@@ -21,7 +21,9 @@ mod install;
 mod policy_file;
 mod readings;
 mod release;
+mod run;
 mod test;
+mod trial;
 
 /// TradeGuard: policy governance for services on Kubernetes.
 ///
@@ -45,12 +47,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(Box<run::Args>),
     Eval(eval::Args),
     Test(test::Args),
     Explain(explain::Args),
     Release(release::Args),
     Crd(crd::Args),
     Install(install::Args),
+    /// Compile a rule that stands on standard input; the engine calls this.
+    #[command(hide = true)]
+    Trial,
 }
 
 /// How a command ended.
@@ -160,12 +166,14 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, streams
         Err(error) => return refuse(&error, streams),
     };
     let result = match cli.command {
+        Command::Run(args) => run::run(*args, streams),
         Command::Eval(args) => eval::run(&args, streams),
         Command::Test(args) => test::run(&args, streams),
         Command::Explain(args) => explain::run(&args, streams),
         Command::Release(args) => release::run(&args, streams),
         Command::Crd(args) => crd::run(&args, streams),
         Command::Install(args) => install::run(&args, streams),
+        Command::Trial => trial::run(streams),
     };
     match result {
         Ok(exit) => exit,

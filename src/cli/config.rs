@@ -214,13 +214,11 @@ impl Findings {
     }
 
     fn percent(&mut self, path: &str, written: Option<u8>, default: Percent) -> Percent {
-        match written.map_or(Some(default), Percent::new) {
-            Some(percent) => percent,
-            None => {
-                self.expected(path, format!("{} is too much", written.unwrap_or_default()), "0 to 100");
-                default
-            }
-        }
+        let Some(written) = written else { return default };
+        Percent::new(written).unwrap_or_else(|| {
+            self.expected(path, format!("{written} is too much"), "0 to 100");
+            default
+        })
     }
 
     fn label(&mut self, path: &str, text: &str) {
@@ -367,16 +365,11 @@ fn check_listen(written: Option<Vec<String>>, findings: &mut Findings) -> Vec<So
     let written = written.unwrap_or_else(|| vec![DEFAULT_LISTEN.to_owned()]);
     let mut addresses = Vec::new();
     for (index, text) in written.iter().enumerate() {
-        match text.parse() {
-            Ok(address) => addresses.push(address),
-            Err(_) => {
-                let found = format!("`{text}` is no address");
-                findings.expected(
-                    &format!("listen[{index}]"),
-                    found,
-                    "an IP address with a port, such as `127.0.0.1:9650`",
-                );
-            }
+        if let Ok(address) = text.parse() {
+            addresses.push(address);
+        } else {
+            let expected = "an IP address with a port, such as `127.0.0.1:9650`";
+            findings.expected(&format!("listen[{index}]"), format!("`{text}` is no address"), expected);
         }
     }
     addresses

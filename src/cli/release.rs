@@ -44,7 +44,8 @@ pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> Result {
     let released = super::block_on(async {
         let client = cluster::client(args.kubeconfig.as_deref(), None).await?;
         let effects = Effects::new(client, FIELD_MANAGER, DEADLINE);
-        effects.release_all(Clock::system().now()).await.map_err(|error| Error::Unreachable(cluster::words(&error)))
+        let released = Box::pin(effects.release_all(Clock::system().now())).await;
+        released.map_err(|error| Error::Unreachable(cluster::words(&error)))
     })?;
     match args.output {
         Output::Json => {

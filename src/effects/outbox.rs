@@ -105,6 +105,7 @@ struct Queue {
     sink: Arc<dyn Deliver>,
     came: Notify,
     losses: Losses,
+    delivered: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -130,8 +131,13 @@ impl Outbox {
         for (name, sink) in sinks {
             let dir = dir.join(&name);
             let (shelf, torn) = blocking(move || Shelf::open(dir, limits)).await?;
-            let queue =
-                Queue { shelf: Arc::new(Mutex::new(shelf)), sink, came: Notify::new(), losses: Losses::default() };
+            let queue = Queue {
+                shelf: Arc::new(Mutex::new(shelf)),
+                sink,
+                came: Notify::new(),
+                losses: Losses::default(),
+                delivered: AtomicU64::new(0),
+            };
             queue.losses.add(Loss::Torn, torn);
             if torn > 0 {
                 tracing::warn!(sink = %name, torn, "events on disk were damaged and set aside");
@@ -175,6 +181,12 @@ impl Outbox {
             waiting.insert(name.clone(), queue.shelf.lock().await.len());
         }
         waiting
+    }
+
+    /// How many events each sink has acknowledged since the start.
+    pub fn delivered(&self) -> BTreeMap<String, u64> {
+        let of_sink = |(name, queue): (&String, &Queue)| (name.clone(), queue.delivered.load(Ordering::Relaxed));
+        self.queues.iter().map(of_sink).collect()
     }
 
     /// How many events were lost since the start, by sink and reason; zeros included.
@@ -236,7 +248,9 @@ enum Settled {
 
 async fn settle(name: &str, queue: &Queue, head: shelf::Head, answer: Result<(), Undelivered>) -> Settled {
     match answer {
-        Ok(()) => {}
+        Ok(()) => {
+            queue.delivered.fetch_add(1, Ordering::Relaxed);
+        }
         Err(Undelivered::Never(code)) => {
             tracing::warn!(sink = name, event = %head.id, code, "the sink refuses an event for good; it is dropped");
             queue.losses.add(Loss::Refused, 1);

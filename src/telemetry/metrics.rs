@@ -1,6 +1,6 @@
 //! Every metric of the engine, with every name, in one registry of its own (no global one).
 //!
-//! Counters are incremented where things happen. Gauges of state (`tradeguard_policies` and the like) are computed at
+//! Counters are incremented where things happen, or read at scrape from the room that counts ([`counts`]). Gauges of state (`tradeguard_policies` and the like) are computed at
 //! scrape from the published view ([`state`]), so a series lives and dies with its policy. What cannot be measured is
 //! left out, never exported with other semantics. docs/metrics.md is made from this file; a test keeps it equal.
 
@@ -14,9 +14,11 @@ use prometheus::{
 };
 use tokio::time::Instant;
 
-pub use labels::{EvaluationResult, EventLoss, ExecutionResult, QueryWarning, ReconcileResult, Step};
+pub use counts::{BackendCounts, SinkCounts};
+pub use labels::{EvaluationResult, ExecutionResult, ReconcileResult, Step};
 pub use record::Running;
 
+mod counts;
 mod labels;
 mod record;
 mod state;
@@ -36,9 +38,6 @@ const EVALUATION_BUCKETS: &[f64] =
     &[0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 0.5, 1.0];
 /// Seconds of a step or a query.
 const STEP_BUCKETS: &[f64] = &[0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// Policies that one query serves.
-const SHARING_BUCKETS: &[f64] = &[1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 5_000.0, 10_000.0];
-
 /// What is exported beyond the counters themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -91,12 +90,6 @@ pub struct Metrics {
     effects_started: IntCounterVec,
     effects_undone: IntCounterVec,
     step_seconds: HistogramVec,
-    queries: IntCounterVec,
-    query_seconds: HistogramVec,
-    query_policies: HistogramVec,
-    query_warnings: IntCounterVec,
-    events_delivered: IntCounterVec,
-    events_lost: IntCounterVec,
     events_waiting: IntGaugeVec,
 }
 
@@ -284,38 +277,6 @@ impl Metrics {
                 &["step"],
                 STEP_BUCKETS,
             ),
-            queries: r.counters(
-                "tradeguard_metric_queries_total",
-                "Queries to metrics backends by HTTP status code; code `error` had no answer, `timeout` none in time.",
-                &["backend", "code"],
-            ),
-            query_seconds: r.histograms(
-                "tradeguard_metric_query_duration_seconds",
-                "Duration of queries to metrics backends.",
-                &["backend"],
-                STEP_BUCKETS,
-            ),
-            query_policies: r.histograms(
-                "tradeguard_metric_query_coalesced_policies",
-                "Policies that one query served.",
-                &["backend"],
-                SHARING_BUCKETS,
-            ),
-            query_warnings: r.counters(
-                "tradeguard_metric_query_warnings_total",
-                "Warnings of metrics backends: an annotation is a note, partial data is not used.",
-                &["backend", "kind"],
-            ),
-            events_delivered: r.counters(
-                "tradeguard_events_delivered_total",
-                "Events that a sink has acknowledged.",
-                &["sink"],
-            ),
-            events_lost: r.counters(
-                "tradeguard_events_lost_total",
-                "Events that were lost, by reason.",
-                &["sink", "reason"],
-            ),
             events_waiting: r.int_gauges(
                 "tradeguard_events_waiting",
                 "Events on disk that no sink has acknowledged yet.",
@@ -345,6 +306,7 @@ impl Metrics {
         }
         metrics.catalogue = r.catalogue;
         metrics.catalogue.extend(state::catalogue());
+        metrics.catalogue.extend(counts::catalogue());
         metrics.catalogue.sort();
         metrics
     }

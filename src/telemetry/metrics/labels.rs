@@ -71,24 +71,4 @@ labels! {
         /// Asked to be called again at a time.
         RequeueAfter = "requeue_after",
     }
-
-    /// What a metrics backend said beside its answer.
-    QueryWarning {
-        /// A note on the query; the answer is whole.
-        Annotation = "annotation",
-        /// The answer lacks data and is not used.
-        Partial = "partial",
-    }
-
-    /// Why an event for a sink was lost.
-    EventLoss {
-        /// The outbox was full; the oldest went.
-        Overflow = "overflow",
-        /// The sink refused it for good.
-        Refused = "refused",
-        /// Its file was damaged.
-        Torn = "torn",
-        /// It could not be written to disk.
-        DiskError = "disk_error",
-    }
 }

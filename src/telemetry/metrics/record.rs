@@ -8,7 +8,8 @@ use chrono::{DateTime, Utc};
 use prometheus::TextEncoder;
 use tokio::time::Instant;
 
-use super::labels::{EvaluationResult, EventLoss, ExecutionResult, QueryWarning, ReconcileResult, Step};
+use super::counts::{BackendCounts, CountsCollector, SinkCounts};
+use super::labels::{EvaluationResult, ExecutionResult, ReconcileResult, Step};
 use super::state::StateCollector;
 use super::{Metrics, VALID};
 use crate::model::policy::{ActionKind, PolicyKind};
@@ -209,46 +210,14 @@ impl Metrics {
 
 // Backends and sinks.
 impl Metrics {
-    /// Announces a metrics backend of the configuration.
-    pub fn backend(&self, name: &str) {
-        for kind in QueryWarning::ALL {
-            self.query_warnings.with_label_values(&[name, kind.as_str()]);
-        }
-        for code in ["200", "error", "timeout"] {
-            self.queries.with_label_values(&[name, code]);
-        }
+    /// Reads at every scrape what the metrics backends were asked. Called once, by the wiring.
+    pub fn observe_backends(&self, counts: impl Fn() -> Vec<BackendCounts> + Send + Sync + 'static) {
+        self.registry.register(Box::new(CountsCollector::backends(Box::new(counts)))).expect(VALID);
     }
 
-    /// A query served so many policies; `code` is the HTTP status, `error` without an answer, `timeout` without one
-    /// in time.
-    pub fn query(&self, backend: &str, code: &str, taken: Duration, policies: usize) {
-        self.queries.with_label_values(&[backend, code]).inc();
-        self.query_seconds.with_label_values(&[backend]).observe(taken.as_secs_f64());
-        self.query_policies.with_label_values(&[backend]).observe(policies as f64);
-    }
-
-    /// A backend warned beside its answer.
-    pub fn query_warning(&self, backend: &str, kind: QueryWarning) {
-        self.query_warnings.with_label_values(&[backend, kind.as_str()]).inc();
-    }
-
-    /// Announces a sink of the configuration.
-    pub fn sink(&self, name: &str) {
-        self.events_delivered.with_label_values(&[name]);
-        self.events_waiting.with_label_values(&[name]);
-        for reason in EventLoss::ALL {
-            self.events_lost.with_label_values(&[name, reason.as_str()]);
-        }
-    }
-
-    /// A sink acknowledged an event.
-    pub fn event_delivered(&self, sink: &str) {
-        self.events_delivered.with_label_values(&[sink]).inc();
-    }
-
-    /// An event for a sink was lost.
-    pub fn event_lost(&self, sink: &str, reason: EventLoss) {
-        self.events_lost.with_label_values(&[sink, reason.as_str()]).inc();
+    /// Reads at every scrape what became of events. Called once, by the wiring.
+    pub fn observe_sinks(&self, counts: impl Fn() -> Vec<SinkCounts> + Send + Sync + 'static) {
+        self.registry.register(Box::new(CountsCollector::sinks(Box::new(counts)))).expect(VALID);
     }
 
     /// So many events wait for a sink.

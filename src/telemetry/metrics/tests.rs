@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::{CONTENT_TYPE, EvaluationResult, ExecutionResult, Metrics, Options, ReconcileResult};
+use super::{
+    BackendCounts, CONTENT_TYPE, EvaluationResult, ExecutionResult, Metrics, Options, ReconcileResult, SinkCounts,
+};
 use crate::model::phase::Phase;
 use crate::model::policy::{ActionKind, PolicyKey, PolicyKind};
 use crate::model::quantity::{BaseUnit, Threshold};
@@ -149,4 +151,26 @@ async fn a_running_reconcile_is_seen_and_a_cancelled_one_counts_as_no_result() {
     assert_has(&text, "controller_runtime_reconcile_total{controller=\"policy\",result=\"error\"} 1");
     assert_has(&text, "controller_runtime_reconcile_total{controller=\"policy\",result=\"success\"} 0");
     assert_has(&text, "controller_runtime_reconcile_errors_total{controller=\"policy\"} 1");
+}
+
+#[test]
+fn what_other_rooms_count_is_read_at_scrape() {
+    let metrics = Metrics::new(Options::default());
+    metrics.observe_sinks(|| {
+        vec![SinkCounts { sink: "sre".into(), delivered: 3, lost: vec![("overflow", 1), ("refused", 0)] }]
+    });
+    metrics.observe_backends(|| {
+        vec![BackendCounts {
+            backend: "main".into(),
+            outcomes: vec![("Answered", 7), ("Timeout", 0)],
+            ..Default::default()
+        }]
+    });
+    for _ in 0..2 {
+        let text = metrics.render();
+        assert_has(&text, "tradeguard_events_delivered_total{sink=\"sre\"} 3");
+        assert_has(&text, "tradeguard_events_lost_total{reason=\"refused\",sink=\"sre\"} 0");
+        assert_has(&text, "tradeguard_metric_queries_total{backend=\"main\",outcome=\"Answered\"} 7");
+        assert_has(&text, "tradeguard_metric_query_retries_total{backend=\"main\"} 0");
+    }
 }
