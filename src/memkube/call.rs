@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::memkube::{
     kinds::{Kind, Served},
     managed::{Owner, Reach},
+    patch,
     shape::Shape,
     status::{Failure, FieldError},
 };
@@ -29,6 +30,17 @@ pub(crate) enum Patch {
     Apply { config: Value, force: bool },
 }
 
+impl Patch {
+    /// A patched view of an object; an apply is none, it needs the owners.
+    pub(crate) fn on(&self, shown: &Value) -> Result<Value, Failure> {
+        match self {
+            Self::Json(operations) => patch::json(shown, operations),
+            Self::Merge(changes) => patch::merge(shown, changes),
+            Self::Apply { .. } => Err(Failure::unsupported_media_type(&patch::VIEW_TYPES)),
+        }
+    }
+}
+
 impl Call {
     pub(crate) fn kind(&self) -> &Kind {
         &self.served.kind
@@ -43,6 +55,7 @@ impl Call {
 
     pub(crate) fn reach(&self) -> Reach {
         match (self.subresource.as_deref(), self.kind().status) {
+            (Some("status"), _) if self.kind().is_pod() => Reach::AllButSpec,
             (Some("status"), _) => Reach::StatusOnly,
             (_, true) => Reach::AllButStatus,
             (_, false) => Reach::Whole,

@@ -76,7 +76,12 @@ impl Session<'_> {
         let own = self.own_finalizer(kind, old, propagation);
         finalizers.extend(own.map(str::to_owned).filter(|one| !object::finalizers(old).contains(&one.as_str())));
         if finalizers.is_empty() && !self.holds_content(kind, old) {
-            return Deleted::Gone(self.remove(kind, Value::clone(old)));
+            let mut last = Value::clone(old);
+            // Pods are deleted gracefully, with a grace of nothing where no kubelet runs them.
+            if kind.is_pod() {
+                self.stamp(&mut last);
+            }
+            return Deleted::Gone(self.remove(kind, last));
         }
         let marked = if object::is_deleting(old) && finalizers.len() == object::finalizers(old).len() {
             Arc::clone(old)
@@ -105,19 +110,25 @@ impl Session<'_> {
 
     fn mark(&mut self, kind: &Kind, old: &Value, finalizers: &[String]) -> Arc<Value> {
         let mut marked = old.clone();
-        if !object::is_deleting(old) {
-            object::set_meta(&mut marked, "deletionTimestamp", Some(object::timestamp(self.now)));
-            object::set_meta(&mut marked, "deletionGracePeriodSeconds", Some(0.into()));
-            let generation = object::generation(old);
-            if generation > 0 {
-                object::set_meta(&mut marked, "generation", Some((generation + 1).into()));
-            }
-        }
+        self.stamp(&mut marked);
         object::set_meta(&mut marked, "finalizers", Some(json!(finalizers)).filter(|_| !finalizers.is_empty()));
         if is_namespace(kind) {
             object::set_path(&mut marked, "status.phase", "Terminating".into());
         }
         self.commit(kind, marked)
+    }
+
+    /// The marks of a deletion that has begun; a second one changes nothing.
+    fn stamp(&self, object: &mut Value) {
+        if object::is_deleting(object) {
+            return;
+        }
+        object::set_meta(object, "deletionTimestamp", Some(object::timestamp(self.now)));
+        object::set_meta(object, "deletionGracePeriodSeconds", Some(0.into()));
+        let generation = object::generation(object);
+        if generation > 0 {
+            object::set_meta(object, "generation", Some((generation + 1).into()));
+        }
     }
 
     /// Deletes what must go before a marked object can.

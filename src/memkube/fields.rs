@@ -264,8 +264,8 @@ impl Difference {
             path.pop();
         }
         match (old, new) {
-            (None, Some(_)) => self.changed.insert(path),
-            (Some(_), None) => self.removed.insert(path),
+            (None, Some(_)) if !shape.is_embedded() => self.changed.insert(path),
+            (Some(_), None) if !shape.is_embedded() => self.removed.insert(path),
             _ => {}
         }
     }

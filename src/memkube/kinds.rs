@@ -91,6 +91,15 @@ impl Kind {
         if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
     }
 
+    pub(crate) fn is_pod(&self) -> bool {
+        self.group.is_empty() && self.plural == "pods"
+    }
+
+    /// Whether changed annotations move the generation too; Deployments alone do that.
+    pub(crate) fn counts_annotations(&self) -> bool {
+        self.group == "apps" && self.plural == "deployments"
+    }
+
     pub(crate) fn schema(&self, version: &str) -> Option<&Value> {
         self.versions.get(version).filter(|schema| schema.is_object())
     }

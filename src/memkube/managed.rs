@@ -42,6 +42,8 @@ pub(crate) enum Reach {
     AllButStatus,
     /// The status subresource: status alone.
     StatusOnly,
+    /// The status subresource of Pods, which takes metadata too.
+    AllButSpec,
 }
 
 /// What an apply comes to.
@@ -195,6 +197,7 @@ fn restrict(set: &mut Set, reach: Reach) {
         Reach::Whole => !matches!(element, "f:apiVersion" | "f:kind"),
         Reach::AllButStatus => !matches!(element, "f:apiVersion" | "f:kind" | "f:status"),
         Reach::StatusOnly => element == "f:status",
+        Reach::AllButSpec => matches!(element, "f:metadata" | "f:status"),
     });
     for field in
         ["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"]

@@ -10,6 +10,9 @@ use crate::memkube::status::Failure;
 /// More operations than this are refused, as by the real server.
 const MAX_OPERATIONS: usize = 10_000;
 
+/// Media types of patches that need nothing but the patched value.
+pub(crate) const VIEW_TYPES: [&str; 2] = ["application/json-patch+json", "application/merge-patch+json"];
+
 /// Applies a merge patch (RFC 7386).
 pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, Failure> {
     if !patch.is_object() {

@@ -161,11 +161,7 @@ impl Server {
         let call = request.call();
         let mut store = self.store();
         let body = match &request.scale() {
-            Some(scale) => {
-                let stored = store.get(&request.served.kind, &call.namespace, &call.name);
-                let stored = stored.ok_or_else(|| Failure::not_found(&request.served.kind, &call.name))?;
-                scale::lay_over(scale, &request.served.present(&stored), &body)
-            }
+            Some(scale) => scale::lay_over(scale, &request.presented(&store, &call)?, &body),
             None => body,
         };
         let (stored, created) = self.session(&mut store, dry_run).replace(&call, body)?;
@@ -177,18 +173,12 @@ impl Server {
         let dry_run = request.query.dry_run("PatchOptions")?;
         let call = request.call();
         let mut store = self.store();
-        let patch = match (&request.scale(), patch) {
-            (Some(scale), Patch::Merge(changes)) => {
-                let replicas = object::at_path(&changes, "spec.replicas").cloned();
-                let mut mapped = json!({});
-                if let Some(replicas) = replicas {
-                    object::set_path(&mut mapped, &scale.replicas, replicas);
-                }
-                Patch::Merge(mapped)
-            }
-            (Some(_), _) => return Err(Failure::unsupported_media_type(&["application/merge-patch+json"])),
-            (None, patch) => patch,
-        };
+        if let Some(scale) = &request.scale() {
+            let shown = request.presented(&store, &call)?;
+            let patched = patch.on(&scale::of(scale, &shown))?;
+            let body = scale::lay_over(scale, &shown, &patched);
+            return Ok(request.reply(200, &self.session(&mut store, dry_run).replace(&call, body)?.0));
+        }
         let (stored, created) = self.session(&mut store, dry_run).patch(&call, patch)?;
         Ok(request.reply(if created { 201 } else { 200 }, &stored))
     }
@@ -259,6 +249,13 @@ impl Request<'_> {
 
     fn scale(&self) -> Option<crate::memkube::kinds::Scale> {
         self.served.kind.scale.clone().filter(|_| self.target.subresource.as_deref() == Some("scale"))
+    }
+
+    /// The addressed object as this address shows it.
+    fn presented(&self, store: &Store, call: &Call) -> Result<Value, Failure> {
+        let stored = store.get(&self.served.kind, &call.namespace, &call.name);
+        let stored = stored.ok_or_else(|| Failure::not_found(&self.served.kind, &call.name))?;
+        Ok(self.served.present(&stored).into_owned())
     }
 
     fn reply(&self, code: u16, stored: &Value) -> Reply {

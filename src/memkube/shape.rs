@@ -63,6 +63,14 @@ impl<'a> Shape<'a> {
         }
     }
 
+    /// Whether the field is part of its parent in Go, so that it is there even when it is not set, and nobody adds it.
+    pub(crate) fn is_embedded(self) -> bool {
+        match self {
+            Self::Builtin { field, .. } => EMBEDDED.contains(&field),
+            Self::Custom(_) | Self::Schema(_) | Self::Unknown => false,
+        }
+    }
+
     pub(crate) fn list(self) -> List<'a> {
         match self {
             Self::Schema(schema) => match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
@@ -105,6 +113,9 @@ const ATOMIC_MAPS: &[&str] = &[
     "configMapRef",
     "fieldsV1",
 ];
+
+/// Fields of built-in types that are no pointers and have no `omitempty`.
+const EMBEDDED: &[&str] = &["metadata", "spec", "status", "template", "strategy", "containers"];
 
 fn builtin_list(parent: &str, field: &str) -> List<'static> {
     match (parent, field) {

@@ -27,6 +27,7 @@ where
     Api::namespaced(memkube.client("test"), "default")
 }
 
+#[allow(clippy::needless_pass_by_value)] // callers write the metadata in place
 fn object<K: DeserializeOwned>(metadata: Value) -> K {
     serde_json::from_value(json!({"metadata": metadata})).unwrap()
 }

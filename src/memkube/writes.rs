@@ -14,7 +14,7 @@ use crate::memkube::{
     crd, guards,
     kinds::Kind,
     managed::Managed,
-    metadata, object, patch, schema,
+    metadata, object, schema,
     status::{Cause, Failure, FieldError},
     store::Store,
 };
@@ -81,12 +81,8 @@ impl Session<'_> {
         let (old, patched) = match (old, patch) {
             (old, Patch::Apply { config, force }) => return self.apply(call, old, config, force),
             (None, _) => return Err(Failure::not_found(call.kind(), &call.name)),
-            (Some(old), Patch::Json(operations)) => {
-                let patched = patch::json(&call.served.present(&old), &operations)?;
-                (old, patched)
-            }
-            (Some(old), Patch::Merge(changes)) => {
-                let patched = patch::merge(&call.served.present(&old), &changes)?;
+            (Some(old), patch) => {
+                let patched = patch.on(&call.served.present(&old))?;
                 (old, patched)
             }
         };
@@ -215,7 +211,9 @@ impl Session<'_> {
         guards::check_finalizers(call, old, &new)?;
         self.complete(call, &mut new, Some(old))?;
         if kind.counts_generation {
-            let moved = call.subresource.as_deref() != Some("status") && differs_outside_metadata(old, &new);
+            let counts =
+                differs_outside_metadata(old, &new) || (kind.counts_annotations() && differs_in_annotations(old, &new));
+            let moved = call.subresource.as_deref() != Some("status") && counts;
             object::set_meta(&mut new, "generation", Some((object::generation(old) + i64::from(moved)).into()));
         }
         object::set_meta(&mut new, "managedFields", None);
@@ -324,7 +322,7 @@ fn assemble(call: &Call, old: &Value, mut sent: Value) -> Value {
     let status = sent.get_mut("status").map(Value::take).filter(|status| !status.is_null());
     object::set_field(&mut new, "status", status);
     // Pods take labels, annotations and finalizers through /status too, other kinds do not.
-    if call.kind().plural == "pods" && call.kind().group.is_empty() {
+    if call.kind().is_pod() {
         object::set_field(&mut new, "metadata", sent.get_mut("metadata").map(Value::take));
     }
     new
@@ -364,6 +362,10 @@ fn differs_outside_metadata(old: &Value, new: &Value) -> bool {
         map
     };
     rest(old) != rest(new)
+}
+
+fn differs_in_annotations(old: &Value, new: &Value) -> bool {
+    object::meta(old, "annotations") != object::meta(new, "annotations")
 }
 
 /// What the strategies of built-in kinds add on create.

@@ -6,6 +6,7 @@
 use std::{future::Future, pin::Pin};
 
 mod apply;
+mod builtins;
 mod deletes;
 mod lists;
 mod patches;
@@ -73,6 +74,14 @@ const SCENARIOS: &[(&str, Scenario)] = scenarios![
     deletes::preconditions_guard_a_deletion,
     deletes::a_collection_is_deleted_by_selector,
     deletes::a_deleted_custom_resource_definition_takes_its_objects_along,
+    builtins::pods_take_metadata_through_status,
+    builtins::a_deleted_pod_is_answered_with_its_last_state,
+    builtins::deployments_count_generations_and_scale,
+    builtins::leases_are_created_by_put_and_need_a_version,
+    builtins::a_service_selector_is_owned_as_a_whole,
+    builtins::config_maps_and_secrets_are_plain,
+    builtins::a_namespace_is_labelled_with_its_name,
+    runtime::a_recorder_counts_repetitions,
     runtime::a_controller_with_finalizers_comes_to_rest_after_three_reconciles,
     runtime::a_reflector_follows_what_happens,
     runtime::discovery_finds_the_kind,

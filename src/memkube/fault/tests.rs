@@ -5,7 +5,7 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+    api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
     client::retry::RetryPolicy,
 };
 use serde_json::json;
@@ -88,9 +88,9 @@ async fn a_kill_strikes_at_the_chosen_write_and_stays() {
     for (lands, standing) in [(false, 1), (true, 2)] {
         let (memkube, faults, maps) = world();
         if lands {
-            faults.kill_after_write(2)
+            faults.kill_after_write(2);
         } else {
-            faults.kill_before_write(2)
+            faults.kill_before_write(2);
         }
         maps.create(&PostParams::default(), &map("a")).await.unwrap();
         // Reads and trial runs do not count.
@@ -102,7 +102,7 @@ async fn a_kill_strikes_at_the_chosen_write_and_stays() {
         assert!(faults.is_dead());
         assert!(maps.get("a").await.is_err());
         let outside: Api<ConfigMap> = Api::namespaced(memkube.client("outside"), "default");
-        assert_eq!(outside.list(&Default::default()).await.unwrap().items.len(), standing);
+        assert_eq!(outside.list(&ListParams::default()).await.unwrap().items.len(), standing);
         faults.clear();
         assert!(maps.get("a").await.is_ok());
         assert_eq!(faults.writes(), 2);
@@ -112,7 +112,7 @@ async fn a_kill_strikes_at_the_chosen_write_and_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_cut_ends_a_watch_and_a_new_one_goes_on() {
     let (_, faults, maps) = world();
-    let start = maps.list(&Default::default()).await.unwrap().metadata.resource_version.unwrap();
+    let start = maps.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
     let mut events = maps.watch(&WatchParams::default(), &start).await.unwrap().boxed();
     maps.create(&PostParams::default(), &map("a")).await.unwrap();
     assert!(matches!(events.try_next().await.unwrap(), Some(WatchEvent::Added(_))));
