@@ -23,7 +23,7 @@ use crate::model::tenant::Tenant;
 use crate::model::verdict::{Outcome, Verdict};
 use crate::rego::Document;
 
-/// Give one verdict on readings from a file, with its reasons.
+/// Give one verdict on readings from a file, with its reasons
 ///
 /// The policy meets the same checks as in a cluster and the same rule judges. The readings file:
 ///

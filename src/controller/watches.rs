@@ -208,7 +208,8 @@ impl Watches {
                     return Some(Served { resource, has_scale });
                 }
                 Err(kube::Error::Discovery(_)) => LOOK_AGAIN,
-                Err(kube::Error::Api(status)) if status.is_not_found() => LOOK_AGAIN,
+                // By code: for a group that it does not have the server answers in plain text, without a reason.
+                Err(kube::Error::Api(status)) if status.code == 404 => LOOK_AGAIN,
                 Err(error) => {
                     debug!(%error, api_version, kind, "discovery failed");
                     LOOK_AGAIN / 10

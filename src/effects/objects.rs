@@ -98,7 +98,8 @@ impl Objects {
         let resource = match tokio::time::timeout(self.deadline, asked).await {
             Ok(Ok((resource, _))) => resource,
             Ok(Err(kube::Error::Discovery(_))) => return Err(not_served()),
-            Ok(Err(kube::Error::Api(status))) if status.is_not_found() => return Err(not_served()),
+            // By code: for a group that it does not have the server answers in plain text, without a reason.
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => return Err(not_served()),
             Ok(Err(error)) => return Err(meaning_of(error, format!("the kinds of {api_version}"))),
             Err(_) => return Err(Error::Timeout { object: format!("the kinds of {api_version}") }),
         };
