@@ -42,14 +42,11 @@ impl SignalFile {
         let expected = "`value` with `unit`, or `reason`";
         match (self.value, &self.reason) {
             (Some(value), None) => self.reading(at, value).map(Ok),
-            (None, Some(reason)) => match NoReading::parse(reason) {
-                Some(why) => Ok(Err(why)),
-                None => {
-                    let reasons = NoReading::ALL.map(|why| why.reason().as_str()).join(", ");
-                    let found = format!("`{reason}` is no reason for a missing reading");
-                    Err(Problem::expected(format!("{at}.reason"), found, format!("one of {reasons}")))
-                }
-            },
+            (None, Some(reason)) => NoReading::parse(reason).map(Err).ok_or_else(|| {
+                let reasons = NoReading::ALL.map(|why| why.reason().as_str()).join(", ");
+                let found = format!("`{reason}` is no reason for a missing reading");
+                Problem::expected(format!("{at}.reason"), found, format!("one of {reasons}"))
+            }),
             (Some(_), Some(_)) => Err(Problem::expected(at, "has a value and a reason", expected)),
             (None, None) => Err(Problem::expected(at, "has neither a value nor a reason", expected)),
         }

@@ -179,6 +179,7 @@ impl Fingerprint {
     }
 
     fn name(self) -> String {
-        self.0.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        let number = self.0.finalize().iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        format!("{number:016x}")
     }
 }

@@ -7,7 +7,7 @@
 mod actions;
 mod signals;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ pub fn validate(draft: &Draft, surroundings: &Surroundings, tenant: &Tenant) -> 
     let window = findings.duration("spec.window", draft.window.as_deref().unwrap_or(WINDOW));
     let stale_after = findings.duration("spec.staleAfter", draft.stale_after.as_deref().unwrap_or(STALE_AFTER));
     let signals = signals::check(draft, surroundings, &mut findings);
-    if draft.pod_selector.as_ref().is_some_and(|labels| labels.is_empty()) {
+    if draft.pod_selector.as_ref().is_some_and(BTreeMap::is_empty) {
         let path = "spec.workload.podSelector.matchLabels";
         findings.add(Problem::expected(path, "selects every Pod of the namespace", "at least one label"));
     }
@@ -261,12 +261,13 @@ fn check_exceptions(drafts: &[DraftException], findings: &mut Findings) -> Vec<E
 }
 
 fn instant(path: &str, text: &str, findings: &mut Findings) -> Option<DateTime<Utc>> {
-    match DateTime::parse_from_rfc3339(text) {
-        Ok(at) => Some(at.with_timezone(&Utc)),
-        Err(_) => {
-            let found = format!("`{text}` is no time");
-            findings.add(Problem::expected(path, found, "RFC 3339, such as `2026-12-01T08:00:00Z`"));
-            None
-        }
+    let parsed = DateTime::parse_from_rfc3339(text).ok();
+    if parsed.is_none() {
+        let found = format!("`{text}` is no time");
+        findings.add(Problem::expected(path, found, "RFC 3339, such as `2026-12-01T08:00:00Z`"));
     }
+    parsed.map(|at| at.with_timezone(&Utc))
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,7 +26,7 @@ fn every_timeline_goes_as_it_says() {
         })
         .collect();
     let count: usize = reports.iter().map(|report| report.cases.len()).sum();
-    assert!(count >= 1, "only {count} timelines");
+    assert!(count >= 100, "only {count} timelines");
     let failed: Vec<String> = reports
         .iter()
         .filter(|report| !report.passed())

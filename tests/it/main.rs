@@ -4,6 +4,7 @@ mod admission;
 mod borders;
 mod cases;
 mod contract;
+mod decide_properties;
 mod real;
 mod rego_cases;
 mod story;

@@ -133,12 +133,12 @@ impl View<'_> {
     }
 
     fn of_state(&self, expect: &Expect, state: &State) -> Vec<Field> {
-        let stage = state.stage.map_or("none".to_owned(), |stage| format!("{stage:?}"));
+        let reached = state.stage.map_or("none".to_owned(), |stage| format!("{stage:?}"));
         let named = |reason: Option<Reason>| reason.map_or("none", Reason::as_str).to_owned();
         let moved: Vec<String> = self.member.moved.iter().map(ToString::to_string).collect();
         let fields = [
             text("phase", expect.phase.as_ref(), state.phase.to_string()),
-            text("stage", expect.stage.as_ref(), stage),
+            text("stage", expect.stage.as_ref(), reached),
             text("holds", expect.holds.as_ref(), named(state.held)),
             text("blind", expect.blind.as_ref(), named(state.blind)),
             list("suspects", expect.suspects.as_ref(), state.suspects.clone()),

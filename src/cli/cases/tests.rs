@@ -44,7 +44,7 @@ FAIL  a slow service (2 steps)
 #[test]
 fn what_is_no_case_is_refused_with_its_field() {
     for (from, to, told) in [
-        ("at: 20s", "at: 20", "steps[1].at: `20` has no unit"),
+        ("at: 20s", "at: '20'", "steps[1].at: `20` has no unit"),
         ("at: 0s", "at: 30s", "steps[1].at: `20s` lies before the step before"),
         ("unit: s", "unit: parsec", "steps[0].readings.p99.unit: `parsec` is no unit"),
         ("{value: 1.2, unit: s}", "{reason: Tired}", "steps[0].readings.p99.reason: `Tired` is no reason"),

@@ -167,13 +167,8 @@ impl Config<'_> {
         let draft = self.draft;
         match self.kind {
             ActionKind::CircuitBreaker => {
-                let timeout = match &draft.timeout {
-                    Some(text) => self.findings.duration(&self.path("timeout"), text),
-                    None => {
-                        self.missing("timeout", time::EXPECTED);
-                        None
-                    }
-                };
+                let timeout = self.there("timeout", draft.timeout.as_deref(), time::EXPECTED);
+                let timeout = timeout.and_then(|text| self.findings.duration(&self.path("timeout"), text));
                 let fallback = self.mode("fallback", draft.fallback.as_deref(), &[CACHE_ONLY]);
                 let isolation = self.isolation();
                 let probe = self.percent(
@@ -194,13 +189,9 @@ impl Config<'_> {
             ActionKind::Mode => self.mode("mode", draft.mode.as_deref(), &[CACHE_ONLY, NORMAL]).map(Action::Mode),
             ActionKind::RouteWeight => {
                 let destination = self.required("destination", draft.destination.as_deref());
-                let weight = match draft.weight {
-                    Some(weight) => self.percent("weight", weight, 0),
-                    None => {
-                        self.missing("weight", "the share in percent that the destination gets");
-                        None
-                    }
-                };
+                let expected = "the share in percent that the destination gets";
+                let weight = self.there("weight", draft.weight, expected);
+                let weight = weight.and_then(|weight| self.percent("weight", weight, 0));
                 let route = self.route();
                 Some(Action::RouteWeight { route, destination: destination?, weight: weight? })
             }
@@ -212,22 +203,18 @@ impl Config<'_> {
         }
     }
 
-    fn missing(&mut self, field: &str, expected: &str) {
-        self.findings.add(Problem::expected(self.path(field), "is missing", expected));
+    /// A field that the action cannot do without.
+    fn there<T>(&mut self, field: &str, written: Option<T>, expected: &str) -> Option<T> {
+        if written.is_none() {
+            self.findings.add(Problem::expected(self.path(field), "is missing", expected));
+        }
+        written
     }
 
     fn required(&mut self, field: &str, written: Option<&str>) -> Option<String> {
-        match written {
-            Some(text) if !text.trim().is_empty() => Some(text.to_owned()),
-            Some(_) => {
-                self.findings.name(&self.path(field), "");
-                None
-            }
-            None => {
-                self.missing(field, "a name");
-                None
-            }
-        }
+        let text = self.there(field, written, "a name")?;
+        self.findings.name(&self.path(field), text);
+        (!text.trim().is_empty()).then(|| text.to_owned())
     }
 
     /// A mode that is built in here, or that the configuration lists.
@@ -272,7 +259,7 @@ impl Config<'_> {
 
     fn route(&mut self) -> RouteRef {
         let written = [("virtualService", &self.draft.virtual_service), ("route", &self.draft.route)];
-        for (field, _) in written.into_iter().filter(|(_, name)| name.as_ref().is_some_and(|name| name.is_empty())) {
+        for (field, _) in written.into_iter().filter(|(_, name)| name.as_ref().is_some_and(String::is_empty)) {
             self.findings.name(&self.path(field), "");
         }
         RouteRef { virtual_service: self.draft.virtual_service.clone(), route: self.draft.route.clone() }

@@ -108,24 +108,16 @@ fn unit_path(signal: &str) -> String {
 
 fn unit_of(signal: &DraftSignal, query: &Expr, findings: &mut Findings) -> Option<Unit> {
     let path = unit_path(&signal.path);
-    match &signal.unit {
-        Some(symbol) => {
-            let unit = Unit::parse(symbol);
-            if unit.is_none() {
-                let found = format!("`{symbol}` is no unit");
-                findings.add_as(Reason::UnknownUnit, Problem::expected(path, found, EXPECTED_UNITS));
-            }
-            unit
-        }
-        None => {
-            let unit = metric_behind(query).and_then(Unit::of_metric);
-            if unit.is_none() {
-                let found = "is missing, and the query does not tell";
-                findings.add_as(Reason::UnknownUnit, Problem::expected(path, found, EXPECTED_UNITS));
-            }
-            unit
-        }
+    let declared = signal.unit.as_ref();
+    let unit = declared.map_or_else(|| metric_behind(query).and_then(Unit::of_metric), |symbol| Unit::parse(symbol));
+    let found = declared.map_or_else(
+        || "is missing, and the query does not tell".to_owned(),
+        |symbol| format!("`{symbol}` is no unit"),
+    );
+    if unit.is_none() {
+        findings.add_as(Reason::UnknownUnit, Problem::expected(path, found, EXPECTED_UNITS));
     }
+    unit
 }
 
 /// The metric whose unit the query's answer has: of a plain selector, of an aggregation that keeps the unit, and of

@@ -115,10 +115,10 @@ fn lay_over(target: &mut Target, policy: &Policy, records: &Records) {
                     }
                 }
             }
-            (Slot::Mode { namespace, target: of }, Desired::Mode(mode)) => {
-                if *namespace == policy.key.namespace && *of == policy.target_ref {
-                    target.mode = Some(mode.clone());
-                }
+            (Slot::Mode { namespace, target: of }, Desired::Mode(mode))
+                if *namespace == policy.key.namespace && *of == policy.target_ref =>
+            {
+                target.mode = Some(mode.clone());
             }
             (Slot::Weights { route }, Desired::Weights(weights)) => {
                 let routes = std::iter::once(&mut target.route).chain(target.action_routes.values_mut());

@@ -146,15 +146,14 @@ fn tenant(written: &Value) -> Result<Tenant, Vec<Problem>> {
 }
 
 fn surroundings(config: &ConfigFile, policies: &[PolicyFile]) -> Surroundings {
-    let kinds: BTreeSet<(String, String)> = match &config.target_kinds {
-        Some(listed) => listed.iter().map(|kind| (kind.api_version.clone(), kind.kind.clone())).collect(),
-        None => {
-            let text = |policy: &Value, field: &str| {
-                let found = policy.pointer(&format!("/spec/targetRef/{field}")).and_then(Value::as_str);
-                found.unwrap_or_default().to_owned()
-            };
-            policies.iter().map(|file| (text(&file.policy, "apiVersion"), text(&file.policy, "kind"))).collect()
-        }
+    let target_kinds: BTreeSet<(String, String)> = if let Some(listed) = &config.target_kinds {
+        listed.iter().map(|kind| (kind.api_version.clone(), kind.kind.clone())).collect()
+    } else {
+        let text = |policy: &Value, field: &str| {
+            let found = policy.pointer(&format!("/spec/targetRef/{field}")).and_then(Value::as_str);
+            found.unwrap_or_default().to_owned()
+        };
+        policies.iter().map(|file| (text(&file.policy, "apiVersion"), text(&file.policy, "kind"))).collect()
     };
     let names = |listed: Option<&Vec<String>>, default: &[&str]| match listed {
         Some(listed) => listed.iter().cloned().collect(),
@@ -165,7 +164,7 @@ fn surroundings(config: &ConfigFile, policies: &[PolicyFile]) -> Surroundings {
         sinks: config.sinks.iter().cloned().collect(),
         backends: names(config.backends.as_ref(), &["prometheus"]),
         templates: names(config.templates.as_ref(), &["istio", "otel", "http"]),
-        target_kinds: kinds,
+        target_kinds,
     }
 }
 
@@ -210,8 +209,8 @@ fn targets(case: &Case, members: &BTreeMap<String, Member>) -> BTreeMap<String, 
 
 /// `pods: [a, b]` is short for `pods: {a: {}, b: {}}`, which patches can change.
 pub(super) fn pods_by_name(target: &mut Value) {
-    let Some(Value::Array(names)) = target.get("pods") else { return };
-    let named = names.iter().filter_map(Value::as_str).map(|name| (name.to_owned(), json!({})));
-    let named = Value::Object(named.collect());
-    json_patch::merge(target, &json!({"pods": named}));
+    let Some(Value::Array(listed)) = target.get("pods") else { return };
+    let by_name = listed.iter().filter_map(Value::as_str).map(|name| (name.to_owned(), json!({})));
+    let by_name = Value::Object(by_name.collect());
+    json_patch::merge(target, &json!({"pods": by_name}));
 }
