@@ -131,6 +131,7 @@ pub struct Signals {
 
 impl Signals {
     /// Checks `options`; connects to nothing yet.
+    #[allow(clippy::needless_pass_by_value, reason = "the transport is this object's from here on")]
     pub fn new(options: &Options, transport: Arc<dyn Transport>, clock: Clock) -> Result<Self, Error> {
         let options = options.checked("signals").map_err(Error::Invalid)?;
         let (mut clients, mut scrapers) = (BTreeMap::new(), BTreeMap::new());
@@ -293,4 +294,5 @@ fn own_signal(answer: own_run::Answer, unit: Unit, stale_after: Duration) -> Res
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "results are exact, or their margin is written out")]
 mod tests;

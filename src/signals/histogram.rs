@@ -19,7 +19,7 @@ pub(crate) struct Rate {
     /// Upper edge, in the unit of the template.
     pub le: f64,
     /// Observations a second.
-    pub rate: f64,
+    pub per_second: f64,
 }
 
 /// What a backend knows of one workload.
@@ -133,17 +133,17 @@ impl Sum {
 
     fn add(&mut self, rates: &[Rate]) {
         if self.buckets.is_empty() {
-            self.buckets.extend(rates.iter().map(|rate| Bucket { le: rate.le, count: rate.rate }));
+            self.buckets.extend(rates.iter().map(|rate| Bucket { le: rate.le, count: rate.per_second }));
             return;
         }
         let same = self.buckets.len() == rates.len()
-            && self.buckets.iter().zip(rates).all(|(bucket, rate)| bucket.le == rate.le);
+            && self.buckets.iter().zip(rates).all(|(bucket, rate)| bucket.le.total_cmp(&rate.le).is_eq());
         if !same {
             self.incompatible = true;
             return;
         }
         for (bucket, rate) in self.buckets.iter_mut().zip(rates) {
-            bucket.count += rate.rate;
+            bucket.count += rate.per_second;
         }
     }
 
@@ -189,4 +189,5 @@ pub(crate) fn finite(value: f64) -> Result<f64, NoReading> {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "results are exact, or their margin is written out")]
 mod tests;

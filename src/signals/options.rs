@@ -321,7 +321,7 @@ fn check_prometheus(field: &mut Field<'_>, written: &Prometheus) -> Option<Check
 
 fn check_scrape(field: &mut Field<'_>, written: &Scrape) -> Option<CheckedScrape> {
     let before = field.problems.len();
-    let hour = Duration::from_secs(3_600);
+    let hour = Duration::from_hours(1);
     let interval = field.duration("interval", written.interval.as_deref(), Duration::from_secs(5), hour);
     let default_timeout = interval.min(Duration::from_secs(3));
     let checked = CheckedScrape {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::own::check_query;
 use super::plan::{OwnText, Plan};
-use super::prometheus::{Client, Lane, Round};
+use super::prometheus::{Client, Lane, Query, Round};
 use super::reply::{LABELS, ResultKind};
 use crate::model::reading::NoReading;
 
@@ -95,7 +95,8 @@ pub(crate) async fn ask(client: &Client, round: &Round, text: &str, prepared: &P
 async fn one(client: &Client, round: &Round, text: &str) -> Result<(f64, u32), NoReading> {
     let mut value = None;
     let mut take = |sample: super::reply::Sample<'_>| value = Some(sample.value);
-    let answer = client.query(Lane::Own, text, round, [""; LABELS], &mut take).await.map_err(|failure| failure.why)?;
+    let query = Query { lane: Lane::Own, text, labels: [""; LABELS] };
+    let answer = client.query(query, round, &mut take).await.map_err(|failure| failure.why)?;
     match (answer.kind, answer.series, value) {
         (ResultKind::Scalar, _, _) => answer.scalar.map(|value| (value, 1)).ok_or(NoReading::BadAnswer),
         (ResultKind::Vector, 0, _) => Err(NoReading::NoData),

@@ -39,6 +39,15 @@ pub(crate) struct Client {
     pub counters: Counters,
 }
 
+/// One query.
+#[derive(Clone, Copy)]
+pub(crate) struct Query<'a> {
+    pub lane: Lane,
+    pub text: &'a str,
+    /// The labels that samples are wanted with.
+    pub labels: [&'a str; LABELS],
+}
+
 /// What the queries to one backend share within a round.
 pub(crate) struct Round {
     /// The evaluation time of every query.
@@ -121,14 +130,12 @@ impl Client {
     /// was given must be dropped.
     pub(crate) async fn query(
         &self,
-        lane: Lane,
-        text: &str,
+        query: Query<'_>,
         round: &Round,
-        labels: [&str; LABELS],
         sink: &mut (dyn FnMut(Sample<'_>) + Send),
     ) -> Result<Answer, Failure> {
-        let answer = match self.fetch(lane, text, round).await {
-            Ok(body) => read(&body, labels, sink),
+        let answer = match self.fetch(query, round).await {
+            Ok(body) => read(&body, query.labels, sink),
             Err(failure) => Err(failure),
         };
         self.counters.answered(answer.as_ref().map(|_| ()).map_err(|failure| failure.why));
@@ -138,18 +145,18 @@ impl Client {
         answer
     }
 
-    async fn fetch(&self, lane: Lane, text: &str, round: &Round) -> Result<Bytes, Failure> {
+    async fn fetch(&self, query: Query<'_>, round: &Round) -> Result<Bytes, Failure> {
         let headers = round.headers.as_ref().map_err(Clone::clone)?;
-        let late = || Failure::new(NoReading::Timeout, "the round ended before the query could be sent");
         let wait = async {
-            let own = match lane {
+            let own = match query.lane {
                 Lane::Own => Some(self.own_permits.acquire().await),
                 Lane::Shared => None,
             };
             (own, self.permits.acquire().await)
         };
-        let _permits = tokio::time::timeout_at(round.deadline, wait).await.map_err(|_| late())?;
-        let body = self.form(text, round.at);
+        let too_late = Failure::new(NoReading::Timeout, "the round ended before the query could be sent");
+        let _permits = tokio::time::timeout_at(round.deadline, wait).await.map_err(|_| too_late.clone())?;
+        let body = self.form(query.text, round.at);
         for attempt in 1.. {
             if round.refused.load(Ordering::Relaxed) >= REFUSALS {
                 return Err(Failure::new(NoReading::BackendError, "the backend refuses connections"));
@@ -177,7 +184,7 @@ impl Client {
             self.counters.retried();
             tokio::time::sleep(pause).await;
         }
-        Err(late())
+        Err(too_late)
     }
 
     /// 50 to 250 ms of this clock, so that many clients do not come back at once.

@@ -132,7 +132,7 @@ mod tests {
     fn one_workload_is_matched_exactly() {
         let templates = built_in();
         let selection = Selection::Names { namespaces: vec!["trading"], names: vec!["core-trading"] };
-        let window = Duration::from_secs(60);
+        let window = Duration::from_mins(1);
         assert_eq!(
             bucket_query(&templates["istio"], &selection, window),
             "sum by (le, destination_workload_namespace, destination_workload, pod) \

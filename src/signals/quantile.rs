@@ -56,7 +56,7 @@ fn tidy(buckets: &mut Vec<Bucket>) {
     if !buckets.is_sorted_by(|a, b| a.le < b.le) {
         buckets.sort_by(|a, b| a.le.total_cmp(&b.le));
         buckets.dedup_by(|next, kept| {
-            let same = next.le == kept.le;
+            let same = next.le.total_cmp(&kept.le).is_eq();
             if same {
                 kept.count += next.count;
             }
@@ -74,6 +74,7 @@ fn tidy(buckets: &mut Vec<Bucket>) {
     }
 }
 
+#[allow(clippy::float_cmp, reason = "zero and equality are exact here, as in the original")]
 fn almost_equal(a: f64, b: f64) -> bool {
     if a == b {
         return true;
@@ -87,6 +88,7 @@ fn almost_equal(a: f64, b: f64) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "results are exact, or their margin is written out")]
 mod tests {
     use super::*;
 

@@ -76,7 +76,8 @@ type FoundOf = (Option<f64>, Vec<Scraped>);
 
 impl Scraper {
     pub(crate) fn new(name: Arc<str>, options: CheckedScrape, transport: Arc<dyn Transport>, clock: Clock) -> Self {
-        Self { name, options, transport, clock, targets: Mutex::default(), counters: Counters::default() }
+        let (targets, counters) = (Mutex::default(), Counters::default());
+        Self { name, options, transport, clock, targets, counters }
     }
 
     /// Scrapes all targets on the interval until `cancel`.

@@ -10,7 +10,7 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 
 use super::histogram::{Measured, NO_POD, Rate};
 use super::plan::{Member, Shape, SuspectKey};
-use super::prometheus::{Client, Failure, Lane, Round};
+use super::prometheus::{Client, Failure, Lane, Query, Round};
 use super::promql;
 use super::reply::{ResultKind, Sample};
 use crate::model::reading::NoReading;
@@ -142,7 +142,7 @@ async fn fetch(
     let mut take_rate = |sample: Sample<'_>| {
         let Some((member, pod)) = place.of(&sample) else { return };
         match sample.labels[3].and_then(|le| le.parse::<f64>().ok()) {
-            Some(le) => rates[member].push(Rate { pod, le, rate: sample.value }),
+            Some(le) => rates[member].push(Rate { pod, le, per_second: sample.value }),
             None => unreadable += 1,
         }
     };
@@ -153,9 +153,10 @@ async fn fetch(
             ages[member].push((pod, (now - sample.value).max(0.0)));
         }
     };
+    let query = |text| Query { lane: Lane::Shared, text, labels };
     let (first, second) = tokio::join!(
-        client.query(Lane::Shared, &buckets, round, labels, &mut take_rate),
-        client.query(Lane::Shared, &freshness, round, labels, &mut take_age),
+        client.query(query(&buckets), round, &mut take_rate),
+        client.query(query(&freshness), round, &mut take_age),
     );
     let result = first.and_then(|first| second.map(|second| (first, second))).and_then(|(first, second)| {
         if first.kind == ResultKind::Vector && second.kind == ResultKind::Vector && unreadable == 0 {

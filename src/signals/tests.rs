@@ -1,5 +1,6 @@
 //! The room as a whole against a Prometheus that is a function.
 
+use std::fmt::Write as _;
 use std::sync::PoisonError;
 
 use async_trait::async_trait;
@@ -9,6 +10,7 @@ use super::*;
 use crate::model::policy::PolicyKind;
 
 type Form = BTreeMap<String, String>;
+type Case = Box<dyn Fn() -> Result<Response, TransportError> + Send + Sync>;
 type Answer = dyn Fn(&Form) -> Result<Response, TransportError> + Send + Sync;
 
 /// A server that is a function, and what it was asked.
@@ -39,8 +41,8 @@ pub(super) fn ask(name: &str, pods: &[&str]) -> Ask {
         thresholds: BTreeMap::new(),
         template: None,
         backend: None,
-        window: Duration::from_secs(60),
-        stale_after: Duration::from_secs(60),
+        window: Duration::from_mins(1),
+        stale_after: Duration::from_mins(1),
         min_requests: 10,
     }
 }
@@ -69,6 +71,7 @@ backends:
     (Signals::new(&options, fake.clone(), Clock::system()).unwrap(), fake)
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "it is what a transport returns")]
 fn ok(body: impl Into<String>) -> Result<Response, TransportError> {
     Ok(Response::json(200, body.into()))
 }
@@ -137,7 +140,6 @@ async fn every_failure_of_a_backend_is_its_own_reason() {
     let error = |status: u16, kind: &str| {
         Ok(Response::json(status, format!("{{\"status\":\"error\",\"errorType\":\"{kind}\",\"error\":\"x\"}}")))
     };
-    type Case = Box<dyn Fn() -> Result<Response, TransportError> + Send + Sync>;
     let cases: Vec<(&str, Case, NoReading)> = vec![
         ("html", Box::new(move || Ok(html())), NoReading::BadAnswer),
         (
@@ -254,7 +256,7 @@ async fn a_dead_backend_hides_no_other() {
     });
     let good = ask("orders", &["orders-1"]);
     let mut dead = good.clone();
-    (dead.window, dead.backend) = (Duration::from_secs(300), Some("other".into()));
+    (dead.window, dead.backend) = (Duration::from_mins(5), Some("other".into()));
     let observed = signals.observe(&[dead, good], at()).await;
     assert_eq!(reading(&observed[0], "p99"), Err(NoReading::BackendError));
     assert!(observed[1].readings["p99"].is_ok());
@@ -331,7 +333,8 @@ async fn ten_thousand_policies_of_one_shape_need_at_most_ten_queries() {
             let edges: &[&str] = if fresh { &[""] } else { &["\"le\":\"0.5\",", "\"le\":\"1\",", "\"le\":\"+Inf\","] };
             for edge in edges {
                 let value = if fresh { "1700000000" } else { "1" };
-                body += &format!(
+                let _ = write!(
+                    body,
                     "{separator}{{\"metric\":{{{edge}\"namespace\":\"{namespace}\",\"service\":\"{service}\",\
                      \"pod\":\"{service}-1\"}},\"value\":[1700000000,\"{value}\"]}}"
                 );

@@ -7,5 +7,6 @@ mod contract;
 mod decide_properties;
 mod real;
 mod rego_cases;
+mod signals;
 mod story;
 mod support;

@@ -5,4 +5,5 @@ mod contract;
 mod crds;
 mod install;
 mod opa;
+mod prometheus_signals;
 mod smoke;

@@ -5,7 +5,7 @@ use crate::signals::tests::ask;
 const INF: f64 = f64::INFINITY;
 
 fn rates(pod: u32, buckets: &[(f64, f64)]) -> Vec<Rate> {
-    buckets.iter().map(|&(le, rate)| Rate { pod, le, rate }).collect()
+    buckets.iter().map(|&(le, per_second)| Rate { pod, le, per_second }).collect()
 }
 
 /// Two Pods `a` and `b`, a request a second each: `a` within 100 ms, `b` between 100 ms and 1 s.

@@ -69,7 +69,7 @@ fn shapes_differ_by_backend_template_and_window_only() {
     let mut asks = vec![base.clone(); 6];
     asks[1].quantiles = BTreeMap::from([("p50".into(), 0.5)]);
     asks[1].min_requests = 99;
-    asks[2].window = Duration::from_secs(300);
+    asks[2].window = Duration::from_mins(5);
     asks[3].template = Some("istio".into());
     asks[4].backend = Some("other".into());
     asks[5].template = Some("plain".into());
@@ -121,7 +121,7 @@ fn splitting_ends_with_single_members_and_loses_none() {
         let options = options();
         let plan = plan(&asks, &options, &|_, _| false);
         let shape = &plan.shapes[0];
-        let (mut open, mut single) = (vec![0..count], 0);
+        let (mut open, mut single) = (std::iter::once(0..count).collect::<Vec<_>>(), 0);
         while let Some(chunk) = open.pop() {
             let parts = shape.split(chunk.clone());
             if parts.is_empty() {

@@ -2,7 +2,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn read(body: &str) -> Result<(Reply, Vec<(String, String, f64)>), String> {
+/// `le`, `pod` and value.
+type Samples = Vec<(String, String, f64)>;
+
+fn read(body: &str) -> Result<(Reply, Samples), String> {
     let mut samples = Vec::new();
     let reply = parse(body.as_bytes(), ["le", "pod", "", ""], &mut |sample| {
         let text = |slot: usize| sample.labels[slot].unwrap_or("-").to_owned();
@@ -12,7 +15,7 @@ fn read(body: &str) -> Result<(Reply, Vec<(String, String, f64)>), String> {
     Ok((reply, samples))
 }
 
-fn success(body: &str) -> (Answer, Vec<(String, String, f64)>) {
+fn success(body: &str) -> (Answer, Samples) {
     match read(body) {
         Ok((Reply::Success(answer), samples)) => (answer, samples),
         other => panic!("{other:?}"),

@@ -84,7 +84,7 @@ impl History {
         let last = within.next_back()?;
         let seconds = last.at - first.at;
         let counted = last.counted.iter().zip(&first.counted).map(|(last, first)| (last - first) / seconds);
-        let rates = self.edges.iter().zip(counted).map(|(le, rate)| Rate { pod, le: *le, rate }).collect();
+        let rates = self.edges.iter().zip(counted).map(|(le, per_second)| Rate { pod, le: *le, per_second }).collect();
         Some((rates, (now - last.at).max(0.0)))
     }
 }

@@ -24,11 +24,14 @@ impl Format {
     }
 }
 
+/// Name and value of each label.
+type Labels<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+
 /// One sample line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample<'a> {
     pub name: Cow<'a, str>,
-    pub labels: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    pub labels: Labels<'a>,
     pub value: f64,
     /// Seconds since the epoch, if the line says.
     pub timestamp: Option<f64>,
@@ -80,14 +83,16 @@ pub(crate) fn parse<'a>(body: &'a str, format: Format, mut sink: impl FnMut(Samp
     Ok(())
 }
 
+/// What `# TYPE` may declare.
+const KINDS: [&str; 9] =
+    ["counter", "gauge", "histogram", "summary", "untyped", "unknown", "info", "stateset", "gaugehistogram"];
+
 fn check_comment(comment: &str) -> Result<(), &'static str> {
     let mut words = comment.trim_start_matches('#').split([' ', '\t']).filter(|word| !word.is_empty());
     if words.next() != Some("TYPE") {
         return Ok(());
     }
-    const KINDS: [&str; 9] =
-        ["counter", "gauge", "histogram", "summary", "untyped", "unknown", "info", "stateset", "gaugehistogram"];
-    let kind = words.last().unwrap_or_default();
+    let kind = words.next_back().unwrap_or_default();
     if KINDS.contains(&kind) { Ok(()) } else { Err("an unknown metric type") }
 }
 
@@ -153,8 +158,8 @@ impl<'a> Cursor<'a> {
     }
 
     /// The labels after `{`; a quoted name of the metric itself may be among them.
-    fn labels(&mut self, name: &mut Option<Cow<'a, str>>) -> Result<Vec<(Cow<'a, str>, Cow<'a, str>)>, &'static str> {
-        let mut labels: Vec<(Cow<'_, str>, Cow<'_, str>)> = Vec::new();
+    fn labels(&mut self, name: &mut Option<Cow<'a, str>>) -> Result<Labels<'a>, &'static str> {
+        let mut labels = Labels::new();
         loop {
             self.blanks();
             if self.eat('}') {

@@ -1,6 +1,6 @@
 use super::*;
 
-const KEEP: Duration = Duration::from_secs(60);
+const KEEP: Duration = Duration::from_mins(1);
 
 fn scraped(labels: &str, buckets: &[(f64, f64)]) -> Vec<Scraped> {
     buckets.iter().map(|&(le, value)| Scraped { labels: labels.into(), le, value }).collect()
@@ -13,7 +13,7 @@ fn one(fast: f64, all: f64) -> Vec<Scraped> {
 fn rates(history: &History, now: f64) -> Option<(Vec<f64>, f64)> {
     let (rates, age) = history.rates(7, now, KEEP)?;
     assert!(rates.iter().all(|rate| rate.pod == 7));
-    Some((rates.iter().map(|rate| rate.rate).collect(), age))
+    Some((rates.iter().map(|rate| rate.per_second).collect(), age))
 }
 
 #[test]
