@@ -15,6 +15,7 @@ pub mod cases;
 mod cluster;
 pub mod config;
 mod crd;
+mod demo;
 mod eval;
 mod explain;
 mod install;
@@ -48,6 +49,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(Box<run::Args>),
+    Demo(demo::Args),
     Eval(eval::Args),
     Test(test::Args),
     Explain(explain::Args),
@@ -167,6 +169,7 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, streams
     };
     let result = match cli.command {
         Command::Run(args) => run::run(*args, streams),
+        Command::Demo(args) => demo::run(&args, streams),
         Command::Eval(args) => eval::run(&args, streams),
         Command::Test(args) => test::run(&args, streams),
         Command::Explain(args) => explain::run(&args, streams),

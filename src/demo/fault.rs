@@ -48,6 +48,17 @@ impl Fault {
         }
     }
 
+    /// What is wrong `since` the start, in words; empty: nothing.
+    pub fn in_words(self, since: Duration) -> &'static str {
+        let faults = self.at(since);
+        match (faults.pods.is_empty(), faults.exchange > 0.0) {
+            (true, false) => "",
+            (false, false) => "Pod primary-2 is slow",
+            (true, true) => "the exchange is slow",
+            (false, true) => "Pod primary-2 and the exchange are slow",
+        }
+    }
+
     /// When nothing is wrong any more; none: never.
     pub fn ends(self) -> Option<Duration> {
         match self {

@@ -4,11 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use kube::Api;
-use kube::api::{DynamicObject, Patch, PatchParams};
-use kube::core::{ApiResource, GroupVersionKind};
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::fault::Fault;
@@ -81,22 +76,4 @@ impl Run {
         let _ = self.going.await;
         self.recorder
     }
-}
-
-/// Applies a policy of ours, as `kubectl apply --server-side` would.
-pub async fn apply(world: &World, object: &Value) -> anyhow::Result<()> {
-    let api_version = object["apiVersion"].as_str().context("apiVersion is missing")?;
-    let kind = object["kind"].as_str().context("kind is missing")?;
-    let name = object["metadata"]["name"].as_str().context("metadata.name is missing")?;
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-    let client = world.memkube.client("kubectl");
-    let namespace = object["metadata"]["namespace"].as_str().unwrap_or(super::world::NAMESPACE);
-    let api: Api<DynamicObject> = match kind {
-        "Tenant" => Api::all_with(client, &resource),
-        _ => Api::namespaced_with(client, namespace, &resource),
-    };
-    let params = PatchParams::apply("kubectl").force();
-    api.patch(name, &params, &Patch::Apply(object)).await.with_context(|| format!("{kind} {name}"))?;
-    Ok(())
 }

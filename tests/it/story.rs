@@ -1,6 +1,7 @@
 //! The promise of the README, in the simulated world: a latency policy that measures, decides, acts, and undoes on
 //! evidence. Time is simulated: it jumps to whatever happens next.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use chrono::DateTime;
 use serde_json::Value;
 use tradeguard::clock::Clock;
 use tradeguard::demo::fault::Fault;
-use tradeguard::demo::run::{Run, SEED_POLICY, apply};
+use tradeguard::demo::policy_files::apply;
+use tradeguard::demo::run::{Run, SEED_POLICY};
 use tradeguard::demo::story::Document;
 use tradeguard::demo::world::{SERVICE, World};
 use tradeguard::model::phase::Phase;
@@ -32,7 +34,7 @@ async fn story(fault: Fault, policy: &str, rule: Rule, limit: Duration) -> Outco
     let route_before = world.object("VirtualService", SERVICE).expect("the world has a route");
     let mut run = Run::start(world.clone(), fault, rule, state.path(), limit).await.expect("the engine starts");
     let policy: Value = serde_saphyr::from_str(policy).expect("a policy is YAML");
-    apply(&world, &policy).await.expect("the policy is accepted");
+    apply(&world, Path::new("policy.yaml"), &policy).await.expect("the policy is accepted");
     while !run.is_over() {
         run.go_on().await;
     }
