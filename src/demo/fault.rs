@@ -29,8 +29,8 @@ const SERVICE_FROM: Duration = Duration::from_secs(75);
 const WELL_AGAIN: Duration = Duration::from_secs(300);
 
 /// Seconds that a slow Pod, and a slow exchange, add to a request.
-const SLOW_POD_BY: f64 = 2.0;
-const SLOW_EXCHANGE_BY: f64 = 1.2;
+const SLOW_POD_BY: f64 = 1.0;
+const SLOW_EXCHANGE_BY: f64 = 0.8;
 
 impl Fault {
     /// What is wrong `since` the start.
