@@ -207,7 +207,10 @@ impl Engine {
             holder.is_some_and(|holder| !keep.contains(holder) && !self.keeps_what_stands(holder))
         });
         self.mark_affected(&plan);
-        self.plan = plan;
+        self.plan = Arc::new(plan);
+        for key in facts.keys() {
+            self.show(key);
+        }
         self.show_rest();
     }
 

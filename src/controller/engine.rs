@@ -63,7 +63,7 @@ pub(crate) struct Engine {
     pub(crate) registry: Registry,
     pub(crate) tenancy: Tenancy,
     pub(crate) slots: Slots,
-    pub(crate) plan: Plan,
+    pub(crate) plan: Arc<Plan>,
     pub(crate) shown: Draft,
     pub(crate) freeze: Freeze,
     /// Something that the plan is made of changed.
@@ -115,7 +115,7 @@ impl Engine {
             parts,
             registry: Registry::default(),
             slots: Slots::default(),
-            plan: Plan::default(),
+            plan: Arc::default(),
             shown: Draft::default(),
             freeze: Freeze::default(),
             replan: false,

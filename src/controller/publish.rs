@@ -7,14 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::api::intervention::Intervention;
+use crate::controller::act::is_open;
 use crate::controller::engine::Engine;
 use crate::controller::governed::Governed;
 use crate::controller::lease::Role;
-use crate::decide;
-use crate::model::effect::{Desired, InterventionPhase};
+use crate::decide::{self, Decision, Judgement, Plan, Situation};
+use crate::model::effect::{Desired, InterventionPhase, Records};
 use crate::model::policy::PolicyKey;
 use crate::model::reason::Reason;
 use crate::model::slot::Slot;
@@ -37,7 +39,7 @@ impl Engine {
         self.shown.dirty = true;
         match self.registry.get(key) {
             Some(governed) => {
-                let shown = policy_view(key, governed, &self.plan);
+                let shown = policy_view(governed, &self.plan, self.slots.records());
                 self.shown.policies.insert(key.clone(), Arc::new(shown));
             }
             None => {
@@ -120,7 +122,7 @@ impl Engine {
     }
 }
 
-fn policy_view(key: &PolicyKey, governed: &Governed, plan: &decide::Plan) -> PolicyView {
+fn policy_view(governed: &Governed, plan: &Arc<Plan>, records: &Records) -> PolicyView {
     let (processing, reason) = processing(governed);
     let judgement = governed.last.as_ref().map(|round| &round.judgement);
     PolicyView {
@@ -136,7 +138,7 @@ fn policy_view(key: &PolicyKey, governed: &Governed, plan: &decide::Plan) -> Pol
         judged_at: governed.last.as_ref().map(|round| round.observation.at),
         signals: signals(governed),
         suspects: governed.state.suspects.clone(),
-        explanation: explanation(key, governed, plan),
+        explanation: explanation(governed, plan, records),
     }
 }
 
@@ -169,16 +171,33 @@ fn signals(governed: &Governed) -> BTreeMap<String, SignalView> {
 }
 
 /// Made when somebody asks: most policies are never asked about.
-fn explanation(key: &PolicyKey, governed: &Governed, plan: &decide::Plan) -> Explanation {
-    let (Some(entry), Some(round)) = (governed.entry.clone(), governed.last.clone()) else {
+fn explanation(governed: &Governed, plan: &Arc<Plan>, records: &Records) -> Explanation {
+    let known = (governed.entry.clone(), governed.last.clone(), governed.resolved.as_ref());
+    let (Some(entry), Some(round), Some(resolved)) = known else {
         let refusal = governed.refusal.as_ref().map(|refusal| (refusal.reason, refusal.message()));
         return Explanation::new(move || match &refusal {
-            Some((reason, message)) => serde_json::json!({ "reason": reason.as_str(), "message": message }),
-            None => serde_json::json!({ "reason": Reason::NotMeasured.as_str() }),
+            Some((reason, message)) => json!({ "reason": reason.as_str(), "message": message }),
+            None => json!({ "reason": Reason::NotMeasured.as_str(), "message": "it was not judged yet" }),
         });
     };
-    let state = governed.state.clone();
-    let held = plan.held.iter().filter(|held| held.policy == *key).cloned().collect::<Vec<_>>();
-    let overridden = plan.overridden.get(key).cloned();
-    Explanation::new(move || serde_json::json!(format!("{state:?} {held:?} {overridden:?} {entry:?} {round:?}")))
+    let facts = Arc::clone(&resolved.facts);
+    // Only an open policy wants anything; what it wants is fixed now, since records move on.
+    let (claims, held) = match is_open(governed.state.phase) {
+        true => decide::claims(&entry, &governed.state, &facts, records),
+        false => (Vec::new(), Vec::new()),
+    };
+    let decision = Decision { judgement: Judgement::clone(&round.judgement), claims, held };
+    let plan = Arc::clone(plan);
+    Explanation::new(move || {
+        let observation = &round.observation;
+        let situation = Situation {
+            entry: &entry,
+            observation,
+            facts: &facts,
+            decision: &decision,
+            plan: &plan,
+            now: observation.at,
+        };
+        serde_json::to_value(decide::explain(&situation)).unwrap_or_default()
+    })
 }
