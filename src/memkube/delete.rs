@@ -135,16 +135,19 @@ impl Session<'_> {
     fn clear_content(&mut self, kind: &Kind, marked: &Value, propagation: Propagation) {
         if is_namespace(kind) {
             let inside = |object: &Value| object::meta_str(object, "namespace") == object::name(marked);
-            self.delete_all(inside);
+            let content = self.select(inside);
+            self.delete_all(content);
             self.finish_namespace(object::name(marked));
         } else if crd::is_definition(kind) {
             let instances = crd::kind_of(marked);
             let of_kind = |object: &Value| instances.as_ref().is_some_and(|kind| is_instance(object, kind));
-            self.delete_all(of_kind);
+            let content = self.select(of_kind);
+            self.delete_all(content);
             self.finish_definition(object::name(marked));
         } else if propagation == Propagation::Foreground {
             let uid = object::uid(marked).to_owned();
-            self.delete_all(|object| owned_by(object, &uid));
+            let dependants = self.store.dependants(&uid);
+            self.delete_all(dependants);
             self.finish_foreground(&uid);
         } else if propagation == Propagation::Orphan {
             self.orphan_dependants(object::uid(marked));
@@ -162,8 +165,7 @@ impl Session<'_> {
         }
         if self.options.garbage_collection {
             self.collect_garbage(object::uid(&gone));
-            let owners: Vec<String> =
-                object::owners(&gone).filter_map(|one| Some(one.get("uid")?.as_str()?.to_owned())).collect();
+            let owners: Vec<String> = object::owner_uids(&gone).map(str::to_owned).collect();
             for uid in &owners {
                 self.finish_foreground(uid);
             }
@@ -186,11 +188,11 @@ impl Session<'_> {
     }
 
     fn has_dependants(&self, uid: &str) -> bool {
-        self.store.everything().any(|(_, _, object)| owned_by(object, uid))
+        !self.store.dependants(uid).is_empty()
     }
 
-    fn delete_all(&mut self, chosen: impl Fn(&Value) -> bool) {
-        for (kind, object) in self.select(chosen) {
+    fn delete_all(&mut self, chosen: Vec<(Arc<Kind>, Arc<Value>)>) {
+        for (kind, object) in chosen {
             // An earlier deletion may have taken it along.
             let place = (object::meta_str(&object, "namespace"), object::name(&object));
             if let Some(current) = self.store.get(&kind, place.0, place.1) {
@@ -209,21 +211,16 @@ impl Session<'_> {
 
     /// Deletes the dependants of a gone owner that have no owner left.
     fn collect_garbage(&mut self, gone: &str) {
-        let orphaned = self.select(|object| owned_by(object, gone) && !self.has_living_owner(object));
-        for (kind, object) in orphaned {
-            if !object::is_deleting(&object) {
+        for (kind, object) in self.store.dependants(gone) {
+            let has_owner = object::owner_uids(&object).any(|uid| self.store.by_uid(uid).is_some());
+            if !has_owner && !object::is_deleting(&object) {
                 self.delete_object(&kind, &object, Propagation::Background);
             }
         }
     }
 
-    fn has_living_owner(&self, dependant: &Value) -> bool {
-        let uids: Vec<&str> = object::owners(dependant).filter_map(|owner| owner.get("uid")?.as_str()).collect();
-        self.store.everything().any(|(_, _, object)| uids.contains(&object::uid(object)))
-    }
-
     fn orphan_dependants(&mut self, uid: &str) {
-        for (kind, object) in self.select(|object| owned_by(object, uid)) {
+        for (kind, object) in self.store.dependants(uid) {
             let mut freed = Value::clone(&object);
             let left: Vec<Value> = object::owners(&object).filter(|owner| owner["uid"] != uid).cloned().collect();
             object::set_meta(&mut freed, "ownerReferences", Some(Value::Array(left)));
@@ -233,12 +230,9 @@ impl Session<'_> {
     }
 
     fn finish_foreground(&mut self, uid: &str) {
-        let waiting = self
-            .select(|object| object::uid(object) == uid && object::finalizers(object).contains(&FOREGROUND_FINALIZER));
-        for (kind, owner) in waiting {
-            if !self.has_dependants(uid) {
-                self.drop_finalizer(&kind, &owner, FOREGROUND_FINALIZER);
-            }
+        let Some((kind, owner)) = self.store.by_uid(uid) else { return };
+        if object::finalizers(&owner).contains(&FOREGROUND_FINALIZER) && !self.has_dependants(uid) {
+            self.drop_finalizer(&kind, &owner, FOREGROUND_FINALIZER);
         }
     }
 
@@ -290,10 +284,6 @@ fn is_instance(object: &Value, kind: &Kind) -> bool {
     let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     group == kind.group && object.get("kind").and_then(Value::as_str) == Some(&kind.kind)
-}
-
-fn owned_by(object: &Value, uid: &str) -> bool {
-    object::owners(object).any(|owner| owner.get("uid").and_then(Value::as_str) == Some(uid))
 }
 
 fn check_preconditions(kind: &Kind, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), Failure> {

@@ -42,6 +42,10 @@ pub(crate) fn owners(object: &Value) -> impl Iterator<Item = &Value> {
     meta(object, "ownerReferences").and_then(Value::as_array).into_iter().flatten()
 }
 
+pub(crate) fn owner_uids(object: &Value) -> impl Iterator<Item = &str> {
+    owners(object).filter_map(|owner| owner.get("uid")?.as_str())
+}
+
 /// The metadata map, made where the object has none.
 pub(crate) fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
     map_at(object, "metadata")

@@ -4,7 +4,7 @@
 //! nothing here waits.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque, hash_map::Entry},
     sync::Arc,
 };
 
@@ -22,6 +22,9 @@ pub(crate) type Resource = (String, String);
 
 /// (namespace, name)
 pub(crate) type Place = (String, String);
+
+/// Where an object of any kind stands.
+pub(crate) type Address = (Resource, Place);
 
 /// What a commit did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,9 @@ pub(crate) struct Store {
     /// Makes uids and name suffixes; seeded, so that a run repeats.
     pub(crate) random: fastrand::Rng,
     objects: BTreeMap<Resource, BTreeMap<Place, Arc<Value>>>,
+    by_uid: HashMap<String, Address>,
+    /// Owner uid → who names it as an owner.
+    dependants: HashMap<String, BTreeSet<Address>>,
     version: u64,
     history: VecDeque<Arc<Event>>,
     history_limit: usize,
@@ -64,6 +70,8 @@ impl Store {
             kinds: Registry::builtin(),
             random: fastrand::Rng::with_seed(seed),
             objects: BTreeMap::new(),
+            by_uid: HashMap::new(),
+            dependants: HashMap::new(),
             version,
             history: VecDeque::new(),
             history_limit,
@@ -140,6 +148,7 @@ impl Store {
         let object = Arc::new(object);
         let objects = self.objects.entry(resource.clone()).or_default();
         let before = if gone { objects.remove(&place) } else { objects.insert(place.clone(), Arc::clone(&object)) };
+        self.index((resource.clone(), place.clone()), before.as_deref(), Some(&*object).filter(|_| !gone));
         let change = match (gone, &before) {
             (true, _) => Change::Deleted,
             (false, Some(_)) => Change::Modified,
@@ -152,6 +161,43 @@ impl Store {
         }
         self.wake.send_replace(self.version);
         object
+    }
+
+    /// Keeps uids and owners findable without looking at every object.
+    fn index(&mut self, address: Address, before: Option<&Value>, now: Option<&Value>) {
+        if let Some(before) = before {
+            self.by_uid.remove(object::uid(before));
+            for owner in object::owner_uids(before) {
+                if let Entry::Occupied(mut dependants) = self.dependants.entry(owner.to_owned()) {
+                    dependants.get_mut().remove(&address);
+                    if dependants.get().is_empty() {
+                        dependants.remove();
+                    }
+                }
+            }
+        }
+        if let Some(now) = now {
+            for owner in object::owner_uids(now) {
+                self.dependants.entry(owner.to_owned()).or_default().insert(address.clone());
+            }
+            self.by_uid.insert(object::uid(now).to_owned(), address);
+        }
+    }
+
+    /// The object of a uid with its kind.
+    pub(crate) fn by_uid(&self, uid: &str) -> Option<(Arc<Kind>, Arc<Value>)> {
+        self.at(self.by_uid.get(uid)?)
+    }
+
+    /// Objects that name a uid as an owner.
+    pub(crate) fn dependants(&self, uid: &str) -> Vec<(Arc<Kind>, Arc<Value>)> {
+        self.dependants.get(uid).into_iter().flatten().filter_map(|address| self.at(address)).collect()
+    }
+
+    fn at(&self, ((group, plural), place): &Address) -> Option<(Arc<Kind>, Arc<Value>)> {
+        let kind = self.kinds.get(group, plural)?;
+        let object = self.objects.get(&resource_of(kind))?.get(place)?;
+        Some((Arc::clone(kind), Arc::clone(object)))
     }
 
     fn forget_oldest(&mut self) {
