@@ -1,5 +1,6 @@
 //! `tradeguard demo`: the whole engine in a simulated world, in accelerated time, on the terminal.
 
+use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -242,7 +243,8 @@ impl Teller {
                 let lines = frame(run, view, self.speed, self.fault, problems);
                 let mut text = String::new();
                 if *drawn > 0 {
-                    text.push_str(&format!("\x1b[{drawn}A\x1b[J"));
+                    // Writing to a String cannot fail.
+                    let _ = write!(text, "\x1b[{drawn}A\x1b[J");
                 }
                 *drawn = lines.len();
                 text.push_str(&lines.join("\n"));

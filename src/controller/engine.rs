@@ -133,7 +133,7 @@ impl Engine {
         let mut sweep = self.parts.clock.now();
         loop {
             let marks = self.parts.caches.changes.take();
-            self.absorb(marks);
+            self.absorb(&marks);
             let now = self.parts.clock.now();
             if self.parts.caches.are_synced() {
                 self.follow_role(now);
@@ -240,8 +240,8 @@ impl Engine {
         }
     }
 
-    fn absorb(&mut self, marks: Marks) {
-        if marks == Marks::default() {
+    fn absorb(&mut self, marks: &Marks) {
+        if *marks == Marks::default() {
             return;
         }
         let now = self.parts.clock.now();

@@ -38,7 +38,7 @@ pub(crate) struct Governed {
     /// What it governs; none: to be found anew.
     pub(crate) resolved: Option<Resolved>,
     /// Whether, when facts were made last, the target was refused, and why.
-    pub(crate) refused_before: Option<Option<Reason>>,
+    pub(crate) refused_before: Option<Reason>,
     /// The target as the rule sees it, converted once per version: (resourceVersion, document).
     pub(crate) target_document: Option<(String, Document)>,
     /// The selector of the target's scale subresource, by the target's uid and generation.

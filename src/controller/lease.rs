@@ -236,7 +236,7 @@ impl Campaign {
                 self.renewed = Some(started);
                 self.see(&lease, started);
                 let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0);
-                Ok(Role::Actor { epoch: i64::try_from(transitions).unwrap_or(0) })
+                Ok(Role::Actor { epoch: i64::from(transitions) })
             }
             // Somebody was faster: look again next round.
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {

@@ -182,9 +182,10 @@ fn explanation(governed: &Governed, plan: &Arc<Plan>, records: &Records) -> Expl
     };
     let facts = Arc::clone(&resolved.facts);
     // Only an open policy wants anything; what it wants is fixed now, since records move on.
-    let (claims, held) = match is_open(governed.state.phase) {
-        true => decide::claims(&entry, &governed.state, &facts, records),
-        false => (Vec::new(), Vec::new()),
+    let (claims, held) = if is_open(governed.state.phase) {
+        decide::claims(&entry, &governed.state, &facts, records)
+    } else {
+        (Vec::new(), Vec::new())
     };
     let decision = Decision { judgement: Judgement::clone(&round.judgement), claims, held };
     let plan = Arc::clone(plan);

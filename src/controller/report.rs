@@ -141,7 +141,7 @@ async fn write(
     let resource = resource(key.kind);
     let api = Api::<DynamicObject>::namespaced_with(client, &key.namespace, &resource);
     if finalizer == Finalizer::Add {
-        set_finalizers(&api, key, finalizers.iter().cloned().chain([FINALIZER.to_owned()]), &version).await?;
+        set_finalizers(&api, key, finalizers.iter().cloned().chain([FINALIZER.to_owned()]), version.as_ref()).await?;
     }
     let body: Value = json!({ "apiVersion": resource.api_version, "kind": resource.kind, "status": status });
     let params = PatchParams::apply(FIELD_MANAGER).force();
@@ -149,7 +149,7 @@ async fn write(
     if finalizer == Finalizer::Remove {
         let newest = api.get_metadata(&key.name).await?;
         let left: Vec<String> = newest.finalizers().iter().filter(|name| *name != FINALIZER).cloned().collect();
-        set_finalizers(&api, key, left, &newest.resource_version()).await?;
+        set_finalizers(&api, key, left, newest.resource_version().as_ref()).await?;
     }
     Ok(())
 }
@@ -158,7 +158,7 @@ async fn set_finalizers(
     api: &Api<DynamicObject>,
     key: &PolicyKey,
     finalizers: impl IntoIterator<Item = String>,
-    version: &Option<String>,
+    version: Option<&String>,
 ) -> Result<(), kube::Error> {
     let finalizers: Vec<String> = finalizers.into_iter().collect();
     let patch = json!({ "metadata": { "finalizers": finalizers, "resourceVersion": version } });

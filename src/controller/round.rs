@@ -282,7 +282,7 @@ impl Governed {
         }
         let refused = resolved.refused;
         self.resolved = Some(resolved);
-        std::mem::replace(&mut self.refused_before, Some(refused)) != Some(refused)
+        std::mem::replace(&mut self.refused_before, refused) != refused
     }
 
     /// None while nothing can be said about the policy: no good text, deleted, facts not known, a kind of target that

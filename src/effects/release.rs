@@ -75,7 +75,8 @@ impl Effects {
     /// Deletes records whose effects are long undone, and the oldest of them where a namespace has too many. Returns
     /// how many went. One that was taken up again meanwhile stays.
     pub async fn sweep(&self, records: &[Arc<Intervention>], now: DateTime<Utc>) -> Result<usize> {
-        let mut by_namespace: BTreeMap<String, Vec<(DateTime<Utc>, &Arc<Intervention>)>> = BTreeMap::new();
+        type Ended<'a> = Vec<(DateTime<Utc>, &'a Arc<Intervention>)>;
+        let mut by_namespace: BTreeMap<String, Ended<'_>> = BTreeMap::new();
         for record in records.iter().filter(|record| record.phase() == InterventionPhase::Restored) {
             let ended = record.status.as_ref().and_then(|status| status.restored_at).unwrap_or(record.spec.started_at);
             by_namespace.entry(record.namespace().unwrap_or_default()).or_default().push((ended, record));

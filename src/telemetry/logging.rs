@@ -16,7 +16,8 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt as text_format};
 use crate::clock::Clock;
 
 /// What is logged when neither the flag nor `RUST_LOG` says otherwise.
-pub const DEFAULT_FILTER: &str = "info,kube_client=error,kube_runtime=warn,hyper=warn,tower=warn,rustls=warn,reqwest=warn";
+pub const DEFAULT_FILTER: &str =
+    "info,kube_client=error,kube_runtime=warn,hyper=warn,tower=warn,rustls=warn,reqwest=warn";
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 use super::*;
 
-const CASE: &str = r#"
+const CASE: &str = r"
 name: a slow service
 policy:
   apiVersion: policy.trade.io/v1alpha2
@@ -16,7 +16,7 @@ steps:
     expect: {phase: Pending, reasons: [above_threshold p99]}
   - at: 20s
     expect: {phase: Active, stands: {mode: cache-only}}
-"#;
+";
 
 #[test]
 fn a_case_that_goes_as_expected_passes() {
