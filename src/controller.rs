@@ -82,6 +82,7 @@ pub async fn run(parts: Parts, cancel: CancellationToken) {
         client: client.clone(),
         caches: Arc::clone(&caches),
         clock,
+        metrics: Arc::clone(&metrics),
         own_namespace: options.namespace.clone(),
         cancel: stop.clone(),
     };

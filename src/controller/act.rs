@@ -12,7 +12,7 @@ use tracing::{debug, info, warn};
 
 use crate::api::Intervention;
 use crate::controller::backoff::Backoff;
-use crate::controller::engine::{Done, Engine};
+use crate::controller::engine::{Done, Engine, SLOT};
 use crate::controller::governed::Governed;
 use crate::controller::watches::Caches;
 use crate::decide::{self, Freeze, Planned};
@@ -22,7 +22,7 @@ use crate::model::phase::Phase;
 use crate::model::policy::{ActionKind, PolicyKey};
 use crate::model::reason::Reason;
 use crate::model::slot::Slot;
-use crate::telemetry::metrics::{ExecutionResult, Step};
+use crate::telemetry::metrics::{ExecutionResult, ReconcileResult, Step};
 
 /// The slots that something was ever wanted of, and their records.
 #[derive(Debug, Default)]
@@ -275,6 +275,7 @@ impl Engine {
         let effects = Arc::clone(&self.parts.effects);
         let metrics = Arc::clone(&self.parts.metrics);
         self.tasks.spawn(async move {
+            let running = metrics.reconcile_started(SLOT);
             let started = tokio::time::Instant::now();
             let wanted = planned.as_ref().map(|planned| Wanted {
                 holder: &planned.holder,
@@ -284,6 +285,14 @@ impl Engine {
             });
             let result = effects.drive(&actor, &slot, wanted.as_ref(), record.as_ref(), &seen, now).await;
             metrics.step(Step::Apply, started.elapsed());
+            running.finish(if result.is_ok() { ReconcileResult::Success } else { ReconcileResult::Error });
+            match result.as_ref().map(|driven| &driven.outcome) {
+                Ok(Outcome::Applied) if planned.as_ref().is_some_and(|planned| planned.grows) => {
+                    metrics.effect_started(slot.kind());
+                }
+                Ok(Outcome::Restored | Outcome::ObjectGone) => metrics.effect_undone(slot.kind()),
+                _ => {}
+            }
             let action = holder.action;
             Done::Driven(Box::new(Finished { slot, holder: holder.policy, action, tenant: holder.tenant, result }))
         });
@@ -316,7 +325,7 @@ impl Engine {
                     self.slots.take(record);
                 }
                 if !matches!(outcome, Outcome::Unchanged | Outcome::Waiting(_)) {
-                    info!(request = %holder, %slot, ?outcome, "effect");
+                    info!(reconciler = SLOT, request = %holder, tenant, policy = holder.name, %slot, ?outcome, "effect");
                     self.parts.metrics.execution(&tenant, action, ExecutionResult::Success);
                     self.announce_effect(&slot, &holder, &driven, now);
                 }
@@ -325,7 +334,8 @@ impl Engine {
                 let pause = work.backoff.after_failure(jitter);
                 work.not_before = Some(now + pause);
                 work.failure = Some((error.reason(), error.to_string()));
-                warn!(request = %holder, %slot, %error, ?pause, "effect failed");
+                self.parts.metrics.queue_retried(SLOT);
+                warn!(reconciler = SLOT, request = %holder, tenant, policy = holder.name, %slot, %error, ?pause, "effect failed");
                 self.parts.metrics.execution(&tenant, action, ExecutionResult::Failure);
                 // Our picture of the record may be old: take the newest before the next attempt.
                 self.reread(&slot);

@@ -37,8 +37,10 @@ use crate::telemetry::metrics::Metrics;
 /// Key of the freeze ConfigMap: `new`, `all` or `off`.
 const FREEZE_KEY: &str = "mode";
 
-/// The loop's name among controllers, in metrics.
-pub(crate) const CONTROLLER: &str = "policy";
+/// What reconciles, in metrics and logs: the loop itself, the writing of policies' status, the driving of slots.
+pub(crate) const LOOP: &str = "policy";
+pub(crate) const STATUS: &str = "status";
+pub(crate) const SLOT: &str = "slot";
 
 /// What a loop is made of.
 pub(crate) struct Parts {
@@ -110,6 +112,9 @@ pub(crate) enum Done {
 
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Self {
+        for controller in [LOOP, STATUS, SLOT] {
+            parts.metrics.controller(controller);
+        }
         Self {
             tenancy: Tenancy::read(&parts.caches),
             parts,
@@ -235,7 +240,7 @@ impl Engine {
             // A task that panicked is a defect; its object stays as it is until something touches it again.
             Err(problem) => {
                 error!(%problem, "a task failed");
-                self.parts.metrics.terminal_reconcile_error(CONTROLLER);
+                self.parts.metrics.reconcile_panic(LOOP);
             }
         }
     }
@@ -251,6 +256,7 @@ impl Engine {
         }
         if marks.tenants || marks.everything {
             self.tenancy = Tenancy::read(&self.parts.caches);
+            self.parts.metrics.tenants(self.tenancy.names());
         }
         for (namespace, name) in &marks.interventions {
             self.slots.refresh(&self.parts.caches, namespace, name);

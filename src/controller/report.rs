@@ -13,11 +13,12 @@ use crate::api::marks::{FIELD_MANAGER, FINALIZER};
 use crate::api::policy_status::PolicyStatus;
 use crate::api::{GovernancePolicy, LatencyBudgetPolicy};
 use crate::controller::act::is_open;
-use crate::controller::engine::{Done, Engine};
+use crate::controller::engine::{Done, Engine, STATUS};
 use crate::controller::governed::Governed;
 use crate::controller::status;
 use crate::model::phase::State;
 use crate::model::policy::{Enforcement, PolicyKey, PolicyKind};
+use crate::telemetry::metrics::{ReconcileResult, Step};
 
 /// What came of writing one policy.
 pub(crate) struct Reported {
@@ -65,9 +66,11 @@ impl Engine {
         let (client, key) = (self.parts.client.clone(), key.clone());
         let metrics = std::sync::Arc::clone(&self.parts.metrics);
         self.tasks.spawn(async move {
+            let running = metrics.reconcile_started(STATUS);
             let started = tokio::time::Instant::now();
             let result = write(client, &key, &status, finalizer, finalizers, version).await;
-            metrics.step(crate::telemetry::metrics::Step::Status, started.elapsed());
+            metrics.step(Step::Status, started.elapsed());
+            running.finish(if result.is_ok() { ReconcileResult::Success } else { ReconcileResult::Error });
             Done::Reported(Box::new(Reported { key, uid, state, status, essence, result }))
         });
     }

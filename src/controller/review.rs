@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use tracing::{info, warn};
 
 use crate::api::AnyPolicy;
-use crate::controller::engine::{Done, Engine};
+use crate::controller::engine::{Done, Engine, LOOP};
 use crate::controller::governed::{Governed, Refusal, Report};
 use crate::controller::tenancy::Ambiguous;
 use crate::decide::{self, Entry, Invalid};
@@ -156,7 +156,14 @@ impl Engine {
         if let Some(old) = &governed.entry {
             governed.state = decide::carry_over(&old.policy, &entry.policy, &governed.state, now);
         }
-        info!(request = %key, tenant = %governed.tenant.name, generation, "policy in force");
+        info!(
+            reconciler = LOOP,
+            request = %key,
+            tenant = %governed.tenant.name,
+            policy = key.name,
+            generation,
+            "policy in force"
+        );
         governed.entry = Some(entry);
         governed.refusal = None;
         governed.resolved = None;
@@ -173,7 +180,7 @@ impl Engine {
             return;
         }
         let kept = governed.entry.is_some();
-        warn!(request = %key, reason = %refusal.reason, problems = %refusal.message(), kept, "policy refused");
+        warn!(reconciler = LOOP, request = %key, tenant = %governed.tenant.name, policy = key.name, reason = %refusal.reason, problems = %refusal.message(), kept, "policy refused");
         governed.refusal = Some(refusal);
         self.registry.want_report(key);
         self.show(key);

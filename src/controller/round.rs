@@ -11,7 +11,7 @@ use kube::api::DynamicObject;
 use kube::{Api, Client, ResourceExt};
 use tracing::{debug, info, warn};
 
-use crate::controller::engine::{Done, Engine};
+use crate::controller::engine::{Done, Engine, LOOP};
 use crate::controller::governed::{Governed, Round, ScaleSelector};
 use crate::controller::resolve::{self, Resolved};
 use crate::controller::watches::Served;
@@ -184,7 +184,7 @@ impl Engine {
             governed.last = Some(round);
             for transition in &judgement.transitions {
                 info!(
-                    request = %key, tenant = %governed.tenant.name, from = %transition.from, to = %transition.to,
+                    reconciler = LOOP, request = %key, tenant = %governed.tenant.name, policy = key.name, from = %transition.from, to = %transition.to,
                     stage = ?transition.stage, reason = %transition.reason, decision = %judgement.decision_id,
                     "phase"
                 );

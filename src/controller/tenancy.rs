@@ -25,6 +25,11 @@ impl Tenancy {
         Self { tenants, built_in: Arc::new(Tenant::built_in()) }
     }
 
+    /// Names of the tenants, without the built-in one.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tenants.iter().map(|tenant| tenant.name.as_str())
+    }
+
     /// The built-in tenant of namespaces that no Tenant selects.
     pub(crate) fn built_in(&self) -> Arc<Tenant> {
         Arc::clone(&self.built_in)

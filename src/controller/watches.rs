@@ -25,6 +25,7 @@ use crate::clock::Clock;
 use crate::controller::cache::{Cache, Touched};
 use crate::controller::changes::{Changes, Marks};
 use crate::model::policy::{PolicyKey, PolicyKind};
+use crate::telemetry::metrics::Metrics;
 
 /// `apiVersion` and `kind` of an object.
 pub(crate) type Gvk = (String, String);
@@ -125,6 +126,7 @@ pub(crate) struct Watches {
     pub(crate) client: Client,
     pub(crate) caches: Arc<Caches>,
     pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) own_namespace: String,
     pub(crate) cancel: CancellationToken,
 }
@@ -254,6 +256,7 @@ impl Watches {
                     }
                 }
                 Some(Err(error)) => {
+                    self.metrics.watch_error();
                     debug!(%error, kind = std::any::type_name::<K>(), "a watch was interrupted");
                 }
             }

@@ -65,14 +65,9 @@ pub struct Metrics {
 
     reconciles: IntCounterVec,
     reconcile_errors: IntCounterVec,
-    terminal_reconcile_errors: IntCounterVec,
     reconcile_panics: IntCounterVec,
     reconcile_seconds: HistogramVec,
-    max_concurrent_reconciles: IntGaugeVec,
     active_workers: IntGaugeVec,
-    queue_depth: IntGaugeVec,
-    queue_adds: IntCounterVec,
-    queue_seconds: HistogramVec,
     work_seconds: HistogramVec,
     unfinished_seconds: GaugeVec,
     longest_running_seconds: GaugeVec,
@@ -161,11 +156,6 @@ impl Metrics {
                 "Reconciles that failed.",
                 &["controller"],
             ),
-            terminal_reconcile_errors: r.counters(
-                "controller_runtime_terminal_reconcile_errors_total",
-                "Reconciles that failed in a way that only a change of the object can mend.",
-                &["controller"],
-            ),
             reconcile_panics: r.counters(
                 "controller_runtime_reconcile_panics_total",
                 "Reconciles that panicked; a defect of the engine.",
@@ -177,23 +167,10 @@ impl Metrics {
                 &["controller"],
                 RECONCILE_BUCKETS,
             ),
-            max_concurrent_reconciles: r.int_gauges(
-                "controller_runtime_max_concurrent_reconciles",
-                "How many reconciles may run at once.",
-                &["controller"],
-            ),
             active_workers: r.int_gauges(
                 "controller_runtime_active_workers",
                 "Reconciles that run now.",
                 &["controller"],
-            ),
-            queue_depth: r.int_gauges("workqueue_depth", "Objects that wait for a reconcile.", queue),
-            queue_adds: r.counters("workqueue_adds_total", "Objects that were queued for a reconcile.", queue),
-            queue_seconds: r.histograms(
-                "workqueue_queue_duration_seconds",
-                "How long objects waited from being due to being reconciled.",
-                queue,
-                RECONCILE_BUCKETS,
             ),
             work_seconds: r.histograms(
                 "workqueue_work_duration_seconds",

@@ -1,5 +1,6 @@
 //! How things are counted: one method per thing that happens, in the words of the rooms that call them.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +15,9 @@ use super::state::StateCollector;
 use super::{Metrics, VALID};
 use crate::model::policy::{ActionKind, PolicyKind};
 use crate::model::view::View;
+
+/// The tenant of namespaces that no Tenant selects.
+const BUILT_IN_TENANT: &str = "default";
 
 const POLICY_KINDS: [PolicyKind; 2] = [PolicyKind::LatencyBudgetPolicy, PolicyKind::GovernancePolicy];
 
@@ -55,21 +59,19 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> MutexGuard<'_, T> {
 // Reconciles, queues, the API server.
 impl Metrics {
     /// Announces a controller: its series exist from now on, at 0.
-    pub fn controller(&self, name: &'static str, max_concurrent: usize) {
+    pub fn controller(&self, name: &'static str) {
         lock(&self.controllers).insert(name);
         for result in ReconcileResult::ALL {
             self.reconciles.with_label_values(&[name, result.as_str()]);
         }
         self.reconcile_errors.with_label_values(&[name]);
         self.reconcile_panics.with_label_values(&[name]);
-        self.terminal_reconcile_errors.with_label_values(&[name]);
         self.reconcile_seconds.with_label_values(&[name]);
         self.work_seconds.with_label_values(&[name, name]);
         self.unfinished_seconds.with_label_values(&[name, name]);
         self.longest_running_seconds.with_label_values(&[name, name]);
         self.active_workers.with_label_values(&[name]);
-        let max = i64::try_from(max_concurrent).unwrap_or(i64::MAX);
-        self.max_concurrent_reconciles.with_label_values(&[name]).set(max);
+        self.queue_retries.with_label_values(&[name, name]);
     }
 
     /// A reconcile of this controller begins.
@@ -79,11 +81,6 @@ impl Metrics {
         self.active_workers.with_label_values(&[controller]).inc();
         lock(&self.running).insert(id, (controller, started));
         Running { metrics: Arc::clone(self), controller, id, started }
-    }
-
-    /// The reconcile failed in a way that only a change of the object can mend.
-    pub fn terminal_reconcile_error(&self, controller: &str) {
-        self.terminal_reconcile_errors.with_label_values(&[controller]).inc();
     }
 
     /// A task of the reconcile panicked.
@@ -96,25 +93,9 @@ impl Metrics {
         self.watch_errors.inc();
     }
 
-    /// An object was queued for a reconcile.
-    pub fn queue_added(&self, controller: &str) {
-        self.queue_adds.with_label_values(&[controller, controller]).inc();
-    }
-
     /// An object was queued again after a failure.
     pub fn queue_retried(&self, controller: &str) {
         self.queue_retries.with_label_values(&[controller, controller]).inc();
-    }
-
-    /// So many objects wait for a reconcile.
-    pub fn queue_depth(&self, controller: &str, waiting: usize) {
-        let waiting = i64::try_from(waiting).unwrap_or(i64::MAX);
-        self.queue_depth.with_label_values(&[controller, controller]).set(waiting);
-    }
-
-    /// An object waited so long from being due to being reconciled.
-    pub fn queue_waited(&self, controller: &str, waited: Duration) {
-        self.queue_seconds.with_label_values(&[controller, controller]).observe(waited.as_secs_f64());
     }
 
     /// Whether this instance holds the lease of this name.
@@ -135,8 +116,21 @@ impl Metrics {
 
 // The policy loop.
 impl Metrics {
-    /// Announces a tenant: its counters exist from now on, at 0. Cheap when it is known.
-    pub fn tenant(&self, tenant: &str) {
+    /// These tenants exist, beside the built-in one: their counters exist from now on, at 0, and those of others are
+    /// gone.
+    pub fn tenants<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
+        let names: BTreeSet<&str> = names.into_iter().chain([BUILT_IN_TENANT]).collect();
+        let gone: Vec<String> =
+            lock(&self.tenants).iter().filter(|known| !names.contains(known.as_str())).cloned().collect();
+        for tenant in gone {
+            self.forget(&tenant);
+        }
+        for tenant in names {
+            self.tenant(tenant);
+        }
+    }
+
+    fn tenant(&self, tenant: &str) {
         let mut tenants = lock(&self.tenants);
         if tenants.contains(tenant) {
             return;
@@ -154,11 +148,9 @@ impl Metrics {
         }
     }
 
-    /// Forgets a tenant: it has no namespace and no policy left. An absent series is no error.
-    pub fn tenant_gone(&self, tenant: &str) {
-        if !lock(&self.tenants).remove(tenant) {
-            return;
-        }
+    /// An absent series is no error.
+    fn forget(&self, tenant: &str) {
+        lock(&self.tenants).remove(tenant);
         for kind in POLICY_KINDS {
             for result in EvaluationResult::ALL {
                 let _ = self.evaluations.remove_label_values(&[tenant, kind.as_str(), result.as_str()]);

@@ -107,8 +107,11 @@ fn every_counter_of_a_tenant_exists_at_zero_before_its_first_event() {
 fn a_tenant_that_is_gone_leaves_no_series() {
     let metrics = Metrics::new(Options::default());
     metrics.execution("lab", ActionKind::Mode, ExecutionResult::Success);
-    metrics.tenant_gone("lab");
-    assert!(!metrics.render().contains("tenant=\"lab\""));
+    metrics.tenants(["core", "lab"]);
+    metrics.tenants(["core"]);
+    let text = metrics.render();
+    assert!(!text.contains("tenant=\"lab\""));
+    assert!(text.contains("tenant=\"core\"") && text.contains("tenant=\"default\""));
 }
 
 #[test]
@@ -136,7 +139,7 @@ fn series_with_a_policys_name_are_capped_and_what_is_left_out_is_counted() {
 #[tokio::test(start_paused = true)]
 async fn a_running_reconcile_is_seen_and_a_cancelled_one_counts_as_no_result() {
     let metrics = Arc::new(Metrics::new(Options::default()));
-    metrics.controller("policy", 4);
+    metrics.controller("policy");
     let done = metrics.reconcile_started("policy");
     let cancelled = metrics.reconcile_started("policy");
     tokio::time::advance(Duration::from_secs(3)).await;
