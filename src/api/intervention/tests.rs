@@ -75,8 +75,11 @@ fn what_is_written_reads_back_as_the_same_record_also_through_json() {
         let actor = Actor { name: "node-a".into(), epoch: 3 };
         let mut written = Intervention::of(&record, None, actor, Reason::BreachConfirmed);
         assert_eq!(written.record(), Ok(record.clone()));
-        written.status =
-            Some(InterventionStatus { phase: Some(InterventionPhase::Applied), ..InterventionStatus::default() });
+        written.status = Some(InterventionStatus {
+            phase: Some(InterventionPhase::Applied),
+            applied: Some(written.spec.desired.clone()),
+            ..InterventionStatus::default()
+        });
         let json = serde_json::to_value(&written).unwrap();
         let read: Intervention = serde_json::from_value(json).unwrap();
         assert_eq!(read, written);
@@ -127,4 +130,30 @@ fn only_the_last_ten_episodes_are_kept() {
     }
     assert_eq!(status.episodes.len(), EPISODES);
     assert_eq!(status.episodes.first().unwrap().episode, "e-3");
+}
+
+#[test]
+fn an_intent_that_status_does_not_know_of_yet_is_pending() {
+    let record = records().remove(0);
+    let mut intervention = Intervention::of(&record, None, Actor::default(), Reason::BreachConfirmed);
+    assert_eq!(intervention.phase(), InterventionPhase::Pending);
+    let stands = Some(intervention.spec.desired.clone());
+    intervention.status = Some(InterventionStatus {
+        phase: Some(InterventionPhase::Applied),
+        applied: stands,
+        ..InterventionStatus::default()
+    });
+    assert_eq!(intervention.phase(), InterventionPhase::Applied);
+    intervention.spec.desired.isolated = Some(vec!["p-0".into(), "p-1".into()]);
+    assert_eq!(intervention.phase(), InterventionPhase::Pending);
+
+    intervention.metadata.generation = Some(4);
+    intervention.status = Some(InterventionStatus {
+        phase: Some(InterventionPhase::Restored),
+        observed_generation: Some(3),
+        ..Default::default()
+    });
+    assert_eq!(intervention.phase(), InterventionPhase::Pending);
+    intervention.metadata.generation = Some(3);
+    assert_eq!(intervention.phase(), InterventionPhase::Restored);
 }
