@@ -53,6 +53,11 @@ pub struct Input<'a> {
 }
 
 impl Input<'_> {
+    /// The input in the engine's form.
+    pub fn document(&self) -> Document {
+        Document(self.to_value())
+    }
+
     /// The input as JSON, as `opa eval --input` takes it.
     pub fn to_json(&self) -> serde_json::Value {
         json_of(&self.to_value())

@@ -224,3 +224,6 @@ fn wrong(path: &str, found: &Value, expected: &'static str) -> Error {
     let found = if short.len() < text.len() { format!("`{short}…`") } else { format!("`{short}`") };
     Error::WrongShape { path: path.to_owned(), found, expected }
 }
+
+#[cfg(test)]
+mod tests;

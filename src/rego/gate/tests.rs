@@ -247,3 +247,21 @@ fn partial_rules_with_else_are_refused() {
     // microsoft/regorus 402: was accepted.
     assert!(check("a contains \"x\" if { input.x } else if { input.y }").is_err());
 }
+
+/// Pieces that Rego is made of, and some that it is not.
+const PIECES: [&str; 44] = [
+    "a", "b", "f", "x", "data", "data.p", "input", "package", "import", "if", "else", "not", "some", "every", "in",
+    "with", "as", "contains", "default", "true", "1", "0.5", "\"s\"", "`r`", ":=", "=", "==", "+", "-", "|", "&", "[",
+    "]", "{", "}", "(", ")", ",", ";", ".", "\n", "#", "_", "é",
+];
+
+proptest::proptest! {
+    #[test]
+    fn the_gate_outlives_any_text(
+        pieces in proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..120),
+        packaged in proptest::bool::ANY,
+    ) {
+        let head = if packaged { "package p\na := 1\n" } else { "" };
+        let _ = check_all(&[("p.rego", &format!("{head}{}", pieces.join(" ")))]);
+    }
+}
