@@ -164,13 +164,17 @@ impl Effects {
         let objects = &self.objects;
         let step = Step { objects, actor, slot, now };
         match slot {
-            Slot::Weights { route } => step.take(&WeightsSlot { objects, slot, route, seen }, wanted, record).await,
+            Slot::Weights { route } => {
+                let kind = WeightsSlot { objects, slot, route, seen };
+                Box::pin(step.take(&kind, wanted, record)).await
+            }
             Slot::Mode { namespace, target } => {
-                step.take(&ModeSlot { objects, slot, namespace, target, seen }, wanted, record).await
+                let kind = ModeSlot { objects, slot, namespace, target, seen };
+                Box::pin(step.take(&kind, wanted, record)).await
             }
             Slot::Isolation { workload } => {
-                let namespace = &workload.namespace;
-                step.take(&IsolationSlot { objects, slot, namespace, seen, now }, wanted, record).await
+                let kind = IsolationSlot { objects, slot, namespace: &workload.namespace, seen, now };
+                Box::pin(step.take(&kind, wanted, record)).await
             }
         }
     }
@@ -193,8 +197,8 @@ impl Step<'_> {
     ) -> Result<Driven> {
         record::fence(self.actor, known)?;
         let wanted = wanted.filter(|wanted| !asks_for_nothing(wanted.desired));
-        if self.is_settled(kind, wanted, known).await? {
-            return Ok(driven(known.cloned(), Outcome::Unchanged));
+        if let Some(settled) = self.settled(kind, wanted, known).await? {
+            return Ok(settled);
         }
         let mut tries = 0;
         loop {
@@ -209,31 +213,38 @@ impl Step<'_> {
         }
     }
 
-    /// The common case, answered from caches without a question: everything stands.
-    async fn is_settled<K: Hold>(
+    /// The common case, answered from caches: everything stands.
+    async fn settled<K: Hold>(
         &self,
         kind: &K,
         wanted: Option<&Wanted<'_>>,
         known: Option<&Intervention>,
-    ) -> Result<bool> {
+    ) -> Result<Option<Driven>> {
         let held = known.map(|known| Held::read(self.slot, known)).transpose()?.flatten();
+        let unchanged = || driven(known.cloned(), Outcome::Unchanged);
         let (wanted, held) = match (wanted, held) {
-            (None, None) => return Ok(true),
+            (None, None) => return Ok(Some(unchanged())),
             (Some(wanted), Some(held)) => (wanted, held),
-            _ => return Ok(false),
+            _ => return Ok(None),
         };
         if !held.is_confirmed() || held.holder != *wanted.holder || held.status().next_assert_at.is_some() {
-            return Ok(false);
+            return Ok(None);
         }
         let live = kind.read(Some(&held), Some(wanted.desired), Freshness::Cached).await?;
         if is_gone(kind, &live, &held) || !kind.is_reached(&live, &held) {
-            return Ok(false);
+            return Ok(None);
         }
         if held.desired == *wanted.desired {
-            return Ok(true);
+            return Ok(Some(unchanged()));
         }
         let (original, desired) = kind.intent(&live, Some(&held.original), wanted.desired).await?;
-        Ok(original == held.original && desired == held.desired)
+        let is_all_that_can_be = original == held.original && desired == held.desired;
+        Ok(is_all_that_can_be.then(|| self.later(known.cloned(), Outcome::Unchanged)))
+    }
+
+    /// What is wanted cannot be had as things are: they may be otherwise in a while.
+    fn later(&self, record: Option<Intervention>, outcome: Outcome) -> Driven {
+        Driven { record, outcome, again_at: Some(self.now + PAUSES[0]) }
     }
 
     async fn attempt<K: Hold>(
@@ -256,11 +267,11 @@ impl Step<'_> {
     async fn begin<K: Hold>(&self, kind: &K, wanted: &Wanted<'_>, stored: Option<Intervention>) -> Result<Driven> {
         let live = kind.read(None, Some(wanted.desired), Freshness::Live).await?;
         let Some(uid) = kind.object_uid(&live) else {
-            return Ok(driven(stored, Outcome::ObjectGone));
+            return Ok(self.later(stored, Outcome::ObjectGone));
         };
         let (original, desired) = kind.intent(&live, None, wanted.desired).await?;
         if asks_for_nothing(&desired) {
-            return Ok(driven(stored, Outcome::Unchanged));
+            return Ok(self.later(stored, Outcome::Unchanged));
         }
         // What an episode just over began still counts against the budget.
         let (starts, grows_at) = match &stored {
@@ -290,7 +301,7 @@ impl Step<'_> {
             let same_episode =
                 held.holder.policy == wanted.holder.policy && held.holder.episode == wanted.holder.episode;
             if same_episode {
-                return Ok(driven(Some(held.stored), Outcome::Contested));
+                return Ok(self.later(Some(held.stored), Outcome::Contested));
             }
             held = self.no_longer_contested(held).await?;
         }
@@ -333,7 +344,7 @@ impl Step<'_> {
     /// The policy that others fought with is Healthy, or gone: the next one starts afresh.
     async fn no_longer_contested(&self, held: Held) -> Result<Held> {
         let stored = record::adopt(self.objects, self.actor, &held.stored).await?;
-        let stored = record::report(self.objects, &stored, |status| {
+        let stored = record::report(self.objects, &stored, self.now, |status| {
             status.phase = Some(InterventionPhase::Pending);
             status.reverts = 0;
             status.next_assert_at = None;
@@ -344,7 +355,7 @@ impl Step<'_> {
 
     async fn confirm(&self, held: Held) -> Result<Held> {
         let stored = record::adopt(self.objects, self.actor, &held.stored).await?;
-        let stored = record::report(self.objects, &stored, record::applied(self.now, &held.desired)).await?;
+        let stored = record::report(self.objects, &stored, self.now, record::applied(self.now, &held.desired)).await?;
         Ok(Held { applied: Some(held.desired.clone()), phase: stored.phase(), stored, ..held })
     }
 
@@ -362,7 +373,7 @@ impl Step<'_> {
             Err(error) => return Err(error),
         };
         let stored = if left == held.original { stored } else { record::prune(objects, &stored, &left).await? };
-        let stored = record::report(objects, &stored, record::applied(self.now, &held.desired)).await?;
+        let stored = record::report(objects, &stored, self.now, record::applied(self.now, &held.desired)).await?;
         Ok(driven(Some(stored), outcome))
     }
 
@@ -376,7 +387,7 @@ impl Step<'_> {
             status.reason = Some(reason.as_str().to_owned());
             status.message = Some(message);
         };
-        if let Err(second) = record::report(self.objects, stored, change).await {
+        if let Err(second) = record::report(self.objects, stored, self.now, change).await {
             tracing::warn!(slot = %self.slot, error = %second, "a refused effect could not be noted in its record");
         }
     }
@@ -395,7 +406,7 @@ impl Step<'_> {
         let next = due.or_else(|| pause.map(|pause| self.now + *pause));
         // Status first: if we die before the original is written, the write is counted already and is not again.
         let stored = record::adopt(objects, self.actor, &held.stored).await?;
-        let stored = record::report(objects, &stored, |status| {
+        let stored = record::report(objects, &stored, self.now, |status| {
             status.reverts = reverts;
             status.next_assert_at = next;
             if next.is_none() {
@@ -426,8 +437,10 @@ impl Step<'_> {
         let live = kind.read(Some(&held), None, Freshness::Live).await?;
         let is_gone = is_gone(kind, &live, &held);
         let stored = record::adopt(objects, self.actor, &held.stored).await?;
-        let stored = record::report(objects, &stored, |status| {
+        let stored = record::report(objects, &stored, self.now, |status| {
             status.phase = Some(InterventionPhase::Restoring);
+            status.reason = Some(Reason::NothingToEnforce.as_str().to_owned());
+            status.message = None;
             status.next_assert_at = None;
         })
         .await?;
@@ -435,7 +448,7 @@ impl Step<'_> {
         let (reason, outcome) =
             if is_gone { (Reason::ObjectGone, Outcome::ObjectGone) } else { (Reason::Restored, Outcome::Restored) };
         let finished = record::finished(self.now, &held, reason);
-        let stored = record::report(objects, &stored, finished).await?;
+        let stored = record::report(objects, &stored, self.now, finished).await?;
         Ok(driven(Some(stored), outcome))
     }
 }

@@ -186,7 +186,6 @@ impl Hold for IsolationSlot<'_> {
             }
         }
         entries.sort_by(|one, other| one.name.cmp(&other.name));
-        pods.sort();
         Ok((Original::Isolated(entries), Desired::Isolated(pods)))
     }
 

@@ -3,10 +3,10 @@
 //! What the target held is in the record. What a Pod held stands on the Pod itself, beside the mode and written in the
 //! same patch: so new Pods can follow without a record write, and all are found again when the target is gone.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -71,6 +71,30 @@ impl ModeSlot<'_> {
     async fn place(&self) -> Result<Place> {
         let resource = self.objects.resource(&self.target.api_version, &self.target.kind).await?;
         Ok(Place { resource, namespace: self.namespace.to_owned(), name: self.target.name.clone() })
+    }
+
+    async fn read_target(&self, held: Option<&Held>) -> Result<Option<DynamicObject>> {
+        match self.place().await {
+            Ok(place) => self.objects.get(&place).await,
+            // The kind went, and every object with it.
+            Err(Error::NotServed { .. }) if held.is_some() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The Pods that bear our mark; to be set, those of the workload too; to be undone, those too where an attempt
+    /// before this one had come as far as taking the mark away.
+    async fn read_pods(&self, is_undoing: bool) -> Result<Vec<ObjectMeta>> {
+        let workload: BTreeSet<&str> = self.seen.pods.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
+        let of_workload = |pod: &ObjectMeta| pod.name.as_deref().is_some_and(|name| workload.contains(name));
+        let concerned = |pod: &ObjectMeta| match self.on(pod) {
+            OnPod::Set(_) => true,
+            OnPod::Unset if is_undoing => self.objects.owns_fields_of(pod),
+            OnPod::Unset => of_workload(pod),
+            OnPod::Others => false,
+        };
+        let pods = self.objects.pods_of(self.namespace).await?.into_iter().map(|pod| pod.metadata);
+        Ok(pods.filter(concerned).collect())
     }
 
     fn misfit(&self) -> Error {
@@ -142,25 +166,16 @@ impl Hold for ModeSlot<'_> {
     type Live = Live;
 
     async fn read(&self, held: Option<&Held>, desired: Option<&Desired>, how: Freshness) -> Result<Live> {
-        let seen = || self.seen.pods.iter().map(|pod: &Arc<Pod>| pod.metadata.clone());
-        if let (Freshness::Cached, Some(target)) = (how, &self.seen.object) {
-            return Ok(Live { target: Some(DynamicObject::clone(target)), pods: seen().collect() });
-        }
-        let target = match self.place().await {
-            Ok(place) => self.objects.get(&place).await?,
-            // The kind went, and every object with it.
-            Err(Error::NotServed { .. }) if held.is_some() => None,
-            Err(error) => return Err(error),
+        let cached = self.seen.object.as_ref().filter(|_| how == Freshness::Cached);
+        let target = match cached {
+            Some(target) => Some(DynamicObject::clone(target)),
+            None => self.read_target(held).await?,
         };
-        let names: std::collections::BTreeSet<_> = seen().filter_map(|pod| pod.name).collect();
-        let pods = self.objects.pods_of(self.namespace).await?.into_iter().map(|pod| pod.metadata);
-        let is_undoing = desired.is_none();
-        let concerned = |pod: &ObjectMeta| {
-            pod.name.as_ref().is_some_and(|name| names.contains(name))
-                || matches!(self.on(pod), OnPod::Set(_))
-                || (is_undoing && self.objects.owns_fields_of(pod))
+        let pods = match how {
+            Freshness::Cached => self.seen.pods.iter().map(|pod| pod.metadata.clone()).collect(),
+            Freshness::Live => self.read_pods(desired.is_none()).await?,
         };
-        Ok(Live { target, pods: pods.filter(concerned).collect() })
+        Ok(Live { target, pods })
     }
 
     fn object_uid(&self, live: &Live) -> Option<String> {

@@ -140,7 +140,8 @@ impl CloudEvent {
             // So that no two lists of parts run together into the same text.
             hash.update([0]);
         }
-        let id = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let digest = hash.finalize();
+        let id = digest.iter().take(16).fold(String::new(), |id, byte| id + &format!("{byte:02x}"));
         Self {
             specversion: "1.0".to_owned(),
             id,

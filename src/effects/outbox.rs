@@ -199,7 +199,7 @@ impl Outbox {
 }
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 async fn deliver(name: &str, queue: &Queue, clock: Clock, cancel: &CancellationToken) {
     let mut pause = FIRST_PAUSE;

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     api::{
         Intervention, InterventionStatus,
+        conditions::{self, Condition, ConditionType},
         intervention::{Actor, Episode, name_of},
     },
     model::{
@@ -172,6 +173,7 @@ pub(crate) async fn prune(objects: &Objects, stored: &Intervention, left: &Origi
 pub(crate) async fn report(
     objects: &Objects,
     stored: &Intervention,
+    now: DateTime<Utc>,
     change: impl FnOnce(&mut InterventionStatus),
 ) -> Result<Intervention> {
     let mut next = stored.clone();
@@ -184,6 +186,7 @@ pub(crate) async fn report(
     }
     change(status);
     status.observed_generation = stored.metadata.generation;
+    set_conditions(status, now);
     if next.status == stored.status {
         return Ok(next);
     }
@@ -191,6 +194,23 @@ pub(crate) async fn report(
     let name = next.name_any();
     let written = objects.call(|| describe(&next), api.replace_status(&name, &params(objects), &next)).await;
     missing_is_conflict(written)
+}
+
+/// Ready: what is intended stands, or is undone. Contested: hands off.
+fn set_conditions(status: &mut InterventionStatus, now: DateTime<Utc>) {
+    let is_contested = status.phase == Some(InterventionPhase::Contested);
+    let is_overwritten = is_contested || status.next_assert_at.is_some();
+    let is_reached = matches!(status.phase, Some(InterventionPhase::Applied | InterventionPhase::Restored));
+    let known = status.reason.as_deref().and_then(Reason::parse).unwrap_or(Reason::EffectFailed);
+    let reason = if is_overwritten { Reason::Contested } else { known };
+    let message = status.message.clone().unwrap_or_default();
+    let generation = status.observed_generation.unwrap_or_default();
+    let ready = Condition::new(ConditionType::Ready, is_reached && !is_overwritten, reason, message, now);
+    let contest = if is_contested { Reason::Contested } else { Reason::NotContested };
+    let contested = Condition::new(ConditionType::Contested, is_contested, contest, "", now);
+    for condition in [ready, contested] {
+        conditions::set(&mut status.conditions, condition.of_generation(generation));
+    }
 }
 
 /// The effect stands as intended.

@@ -5,6 +5,7 @@ mod borders;
 mod cases;
 mod contract;
 mod decide_properties;
+mod effects;
 mod real;
 mod rego_cases;
 mod signals;

@@ -141,3 +141,5 @@ fn selects_without(selector: &LabelSelector, labels: &BTreeMap<String, String>, 
             }
         })
 }
+#[cfg(test)]
+mod tests;

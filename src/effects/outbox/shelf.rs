@@ -81,12 +81,11 @@ impl Shelf {
         for sequence in sequences {
             let path = shelf.path(sequence);
             let text = fs::read(&path).map_err(at(&path))?;
-            match serde_json::from_slice::<CloudEvent>(&text) {
-                Ok(event) => shelf.index(sequence, event.id, text.len() as u64),
-                Err(_) => {
-                    set_aside(&path)?;
-                    torn += 1;
-                }
+            if let Ok(event) = serde_json::from_slice::<CloudEvent>(&text) {
+                shelf.index(sequence, event.id, text.len() as u64);
+            } else {
+                set_aside(&path)?;
+                torn += 1;
             }
         }
         Ok((shelf, torn))
@@ -180,7 +179,7 @@ impl Shelf {
         }
         let path = self.dir.join(ACKNOWLEDGED);
         if self.lines >= 2 * REMEMBERED {
-            let all: String = self.acknowledged.iter().map(|id| format!("{id}\n")).collect();
+            let all = self.acknowledged.iter().fold(String::new(), |all, id| all + id + "\n");
             write_whole(&path, all.as_bytes()).map_err(at(&path))?;
             self.lines = self.acknowledged.len();
             return Ok(());

@@ -228,3 +228,5 @@ fn canonical(value: &Value) -> String {
         other => other.to_string(),
     }
 }
+#[cfg(test)]
+mod tests;
