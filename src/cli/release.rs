@@ -101,3 +101,6 @@ fn json_of(released: &Released) -> Value {
         "message": result_of(released),
     })
 }
+
+#[cfg(test)]
+mod tests;

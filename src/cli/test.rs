@@ -102,3 +102,6 @@ fn json_of(reports: &[Report], passed: usize, ran: usize) -> Value {
     let cases = reports.iter().flat_map(|report| report.cases.iter().map(|one| case(&report.path, one)));
     json!({"passed": passed, "failed": ran - passed, "cases": cases.collect::<Vec<_>>()})
 }
+
+#[cfg(test)]
+mod tests;
