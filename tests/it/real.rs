@@ -3,7 +3,9 @@
 
 mod contract;
 mod crds;
+mod engine;
 mod install;
 mod opa;
 mod prometheus_signals;
+mod scene;
 mod smoke;

@@ -3,7 +3,6 @@
 
 #[allow(dead_code, reason = "for the tests of the running engine")]
 pub(crate) mod engine;
-#[allow(dead_code, reason = "for the tests of the running engine")]
 pub(crate) mod event_sink;
 pub(crate) mod order_service;
 pub(crate) mod parts;

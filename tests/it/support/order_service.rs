@@ -25,6 +25,9 @@ use server::Server;
 /// Every Pod listens here, at its own address.
 pub(crate) const PORT: u16 = 8080;
 
+/// The name of the target, of its Service and of its VirtualService.
+const SERVICE: &str = "core-trading";
+
 /// The kinds that a cluster with Istio and this user's operator has.
 const KINDS: &str = include_str!("order_service/kinds.yaml");
 /// The target first, then what its operator made for it.
@@ -68,7 +71,7 @@ impl OrderService {
         let mut tasks = JoinSet::new();
         let targets_file = prometheus.targets_file(namespace);
         tasks.spawn(Arc::clone(&world).run_pods(client.clone(), namespace.to_owned(), targets_file));
-        let mesh = Mesh::watch(client, namespace, "core-trading", &mut tasks);
+        let mesh = Mesh::watch(client, namespace, SERVICE, &mut tasks);
         tasks.spawn(Arc::clone(&world).send_requests(mesh));
         let service = Self { world, _tasks: tasks, _kubelet: kubelet };
         wait_until("every Pod of primary serves", READY_WITHIN, async || {
@@ -148,7 +151,7 @@ impl World {
             let Some(address) = address_of(pod) else { continue };
             let version = pod.labels().get("version").cloned().unwrap_or_default();
             let (world, pod_name) = (Arc::clone(self), name.clone());
-            let server = Server::start(address, move || {
+            let server = Server::start(SERVICE, address, move || {
                 world.latency.lock().unwrap_or_else(PoisonError::into_inner)(&pod_name, &version)
             });
             let server = server.await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::support::wait::wait_until;
 
-const LOG_LINES_SHOWN: usize = 60;
+const LOG_LINES_SHOWN: usize = 20;
 
 /// A running program with its output in a file. Dropped, it is killed and waited for; dropped by a panic, it shows the
 /// end of its log first.

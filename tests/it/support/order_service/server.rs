@@ -29,9 +29,14 @@ struct Handling {
 }
 
 impl Server {
-    /// `latency` is asked anew for each request.
-    pub(super) async fn start(address: SocketAddr, latency: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+    /// A Pod of this service. `latency` is asked anew for each request.
+    pub(super) async fn start(
+        service: &str,
+        address: SocketAddr,
+        latency: impl Fn() -> Duration + Send + Sync + 'static,
+    ) -> Self {
         let options = HistogramOpts::new("http_request_duration_seconds", "How long requests took, in seconds.")
+            .const_label("service", service)
             .const_label("method", "POST")
             .const_label("route", "/orders")
             .buckets(BUCKETS.to_vec());
