@@ -6,11 +6,12 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeZone, Utc};
 use serde_json::{Value, json};
 
-use crate::api::{self, AnyPolicy, admission};
+use crate::api::{self, admission};
+use crate::cli::policy_file;
 use crate::decide::{self, Budgets, Entry, Plan, Surroundings};
 use crate::model::effect::Records;
 use crate::model::phase::State;
-use crate::model::policy::{IsolationLimits, PolicyKind};
+use crate::model::policy::IsolationLimits;
 use crate::model::problem::Problem;
 use crate::model::quantity::Percent;
 use crate::model::tenant::Tenant;
@@ -73,11 +74,9 @@ fn member(
             vec![Problem::expected("policies[].changedAt", format!("`{text}` is no time"), "RFC 3339")]
         })?),
     };
-    let mut object = file.policy.clone();
-    json_patch::merge(&mut object, &json!({"metadata": {"namespace": namespace_of(&file.policy)}}));
     Ok(Member {
-        entry: entry(&object, &tenant, surroundings, changed_at, start)?,
-        object,
+        entry: entry(&file.policy, &tenant, surroundings, changed_at, start)?,
+        object: file.policy.clone(),
         tenant,
         changed_at,
         state: State::new(start),
@@ -90,10 +89,6 @@ fn member(
     })
 }
 
-fn namespace_of(policy: &Value) -> &str {
-    policy.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or("default")
-}
-
 /// The checks of the API server, then those of the engine.
 pub(super) fn entry(
     object: &Value,
@@ -102,31 +97,10 @@ pub(super) fn entry(
     changed_at: Option<DateTime<Utc>>,
     now: DateTime<Utc>,
 ) -> Result<Entry, Vec<Problem>> {
-    let mut object = object.clone();
-    admission::admit(&mut object)?;
-    let policy = any_policy(&object)?;
+    let policy = policy_file::admitted(object.clone())?;
     let mut draft = policy.draft(now);
     draft.changed_at = changed_at.unwrap_or(draft.changed_at);
     decide::prepare(&draft, &policy.spec_json(), tenant, surroundings).map_err(|invalid| invalid.problems)
-}
-
-fn any_policy(object: &Value) -> Result<AnyPolicy, Vec<Problem>> {
-    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
-    let unread = |error: serde_json::Error| vec![Problem::at("policy", error.to_string())];
-    match PolicyKind::parse(kind) {
-        Some(PolicyKind::LatencyBudgetPolicy) => {
-            let policy: api::LatencyBudgetPolicy = serde_json::from_value(object.clone()).map_err(unread)?;
-            Ok(Arc::new(policy).into())
-        }
-        Some(PolicyKind::GovernancePolicy) => {
-            let policy: api::GovernancePolicy = serde_json::from_value(object.clone()).map_err(unread)?;
-            Ok(Arc::new(policy).into())
-        }
-        None => {
-            let found = format!("`{kind}` is no policy kind");
-            Err(vec![Problem::expected("policy.kind", found, "LatencyBudgetPolicy or GovernancePolicy")])
-        }
-    }
 }
 
 /// `{name: trading, class: core, priority: 10, …}`: a Tenant's spec with a name.
