@@ -4,6 +4,9 @@
 //! Ours is the whole of an evaluation: building the input, running the rule, reading the verdict. `opa bench` has its
 //! input parsed before it starts the clock.
 
+// A benchmark reports on standard output.
+#![allow(clippy::print_stdout)]
+
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::path::Path;
