@@ -20,10 +20,14 @@ severity := "critical" if {
 	count(exceeded) > 0
 } else := "none"
 
-# Signals of the whole target that are above their threshold.
+# Signals of the whole target that are above their threshold. Strings sort after numbers, so types come before the
+# comparison.
 exceeded contains signal if {
 	some signal, threshold in input.thresholds
-	above(input.readings[signal], threshold)
+	reading := input.readings[signal]
+	is_number(reading.value)
+	reading.unit == threshold.unit
+	reading.value > threshold.value
 }
 
 # Signals that are at twice their threshold or more.
@@ -32,12 +36,25 @@ far_exceeded contains signal if {
 	input.readings[signal].value >= 2 * input.thresholds[signal].value
 }
 
-# Pods that are slow themselves, while the target as a whole is.
-suspects contains pod if {
+# Pods that are above a threshold themselves, while the target as a whole is.
+slow_pods contains reason if {
 	some signal in exceeded
+	threshold := input.thresholds[signal]
 	some pod, readings in input.pods
-	above(readings[signal], input.thresholds[signal])
+	reading := readings[signal]
+	is_number(reading.value)
+	reading.unit == threshold.unit
+	reading.value > threshold.value
+	reason := {
+		"code": "pod_above_threshold",
+		"signal": signal,
+		"pod": pod,
+		"observed": reading.value,
+		"threshold": threshold.value,
+	}
 }
+
+suspects contains reason.pod if some reason in slow_pods
 
 reasons contains reason if {
 	some signal in exceeded
@@ -49,38 +66,19 @@ reasons contains reason if {
 	}
 }
 
-reasons contains reason if {
-	some signal in exceeded
-	some pod in suspects
-	above(input.pods[pod][signal], input.thresholds[signal])
-	reason := {
-		"code": "pod_above_threshold",
-		"signal": signal,
-		"pod": pod,
-		"observed": input.pods[pod][signal].value,
-		"threshold": input.thresholds[signal].value,
-	}
-}
+reasons contains reason if some reason in slow_pods
 
-reasons contains reason if {
+reasons contains {"code": "no_reading", "signal": signal} if {
 	some signal, _ in input.thresholds
 	not measured(signal)
-	reason := {"code": "no_reading", "signal": signal}
 }
 
-reasons contains reason if {
+reasons contains {"code": "unit_mismatch", "signal": signal} if {
 	some signal, threshold in input.thresholds
-	measured(signal)
-	input.readings[signal].unit != threshold.unit
-	reason := {"code": "unit_mismatch", "signal": signal}
-}
-
-# Strings sort after numbers, so types come before the comparison.
-above(reading, threshold) if {
+	reading := input.readings[signal]
 	is_number(reading.value)
-	is_number(threshold.value)
-	reading.unit == threshold.unit
-	reading.value > threshold.value
+	reading.unit != threshold.unit
 }
 
+# A rule of its own: inside a `not`, opa and the engine treat an undefined argument differently.
 measured(signal) if is_number(input.readings[signal].value)
