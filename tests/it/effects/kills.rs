@@ -75,10 +75,10 @@ async fn at_every_write(
                 finish(&stage, 1, &case.slot, wanted.map(|desired| (&first, desired))).await;
             }
             if lands {
-                stage.faults.kill_after_write(write)
+                stage.faults.kill_after_write(write);
             } else {
-                stage.faults.kill_before_write(write)
-            };
+                stage.faults.kill_before_write(write);
+            }
             let died = stage.drive_as(1, &case.slot, step, 1).await.is_err();
             if !died {
                 assert!(write > 2, "{}: the step has only {} writes", case.slot, write - 1);

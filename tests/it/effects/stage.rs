@@ -30,7 +30,7 @@ use tradeguard::{
 pub(super) const NAMESPACE: &str = "trading";
 pub(super) const MANAGER: &str = "tradeguard";
 
-const OBJECTS: &str = r#"
+const OBJECTS: &str = r"
 apiVersion: trade.io/v1
 kind: OrderService
 metadata: {name: core-trading, namespace: trading, annotations: {team: orders}}
@@ -68,7 +68,7 @@ spec:
       weight: 100
       headers: {request: {set: {x: y}}}
     - destination: {host: core-trading, subset: cache-only}
-"#;
+";
 
 pub(super) struct Stage {
     pub(super) memkube: MemKube,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use kube::{
     Api, ResourceExt,
-    api::{DynamicObject, Patch, PatchParams, PostParams},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tradeguard::{
@@ -117,7 +117,7 @@ async fn a_target_that_is_gone_does_not_keep_its_pods_from_being_undone() {
     stage.edit_pod("orders-0", json!({"metadata": {"annotations": {"policy.trade.io/mode": "normal"}}})).await;
     let clean = stage.pod("orders-0").await.metadata.annotations;
     stage.drive(&slot, Some(&wanted), 0).await;
-    stage.targets().delete("core-trading", &Default::default()).await.unwrap();
+    stage.targets().delete("core-trading", &DeleteParams::default()).await.unwrap();
     assert_eq!(stage.drive(&slot, Some(&wanted), 10).await, Outcome::ObjectGone);
     assert_eq!(stage.pod("orders-0").await.metadata.annotations, clean, "a Pod's own mode is back");
     assert!(stage.pod("orders-1").await.annotations().is_empty());
@@ -132,7 +132,7 @@ async fn a_virtual_service_made_anew_never_gets_a_stale_weight() {
         let stage = Stage::open().await;
         stage.drive(&weights_slot(), Some(&weights(0, 100)), 0).await;
         let mut anew = stage.virtual_services().get("core-trading").await.unwrap();
-        stage.virtual_services().delete("core-trading", &Default::default()).await.unwrap();
+        stage.virtual_services().delete("core-trading", &DeleteParams::default()).await.unwrap();
         anew.metadata = kube::api::ObjectMeta {
             name: anew.metadata.name,
             namespace: anew.metadata.namespace,
@@ -162,14 +162,14 @@ async fn a_pod_made_anew_while_isolated_is_another_pod() {
     let stage = Stage::open().await;
     let slot = isolation_slot();
     stage.drive(&slot, Some(&isolated(&["orders-0", "orders-1"])), 0).await;
-    stage.pods().delete("orders-0", &Default::default()).await.unwrap();
+    stage.pods().delete("orders-0", &DeleteParams::default()).await.unwrap();
     stage.add_pod("orders-0", false).await;
     stage.edit_pod("orders-0", json!({"metadata": {"labels": {"track": null}}})).await;
     assert_eq!(stage.drive(&slot, None, 10).await, Outcome::Restored);
     assert!(!stage.pod("orders-0").await.labels().contains_key("track"), "the new one is as its owner made it");
     assert_eq!(stage.pod("orders-1").await.labels()["track"], "live");
     assert_eq!(stage.drive(&slot, Some(&isolated(&["orders-2"])), 20).await, Outcome::Applied);
-    stage.pods().delete("orders-2", &Default::default()).await.unwrap();
+    stage.pods().delete("orders-2", &DeleteParams::default()).await.unwrap();
     assert_eq!(stage.drive(&slot, None, 30).await, Outcome::ObjectGone);
 }
 
@@ -178,7 +178,7 @@ async fn a_pod_that_its_replica_set_has_replaced_is_deleted_instead_of_put_back(
     let stage = Stage::open().await;
     let services: Api<DynamicObject> = stage.api("", "v1", "Service", "services");
     // Now only `app` is needed, which the ReplicaSet selects too.
-    services.delete("orders-metrics", &Default::default()).await.unwrap();
+    services.delete("orders-metrics", &DeleteParams::default()).await.unwrap();
     stage.edit(&services, "orders", json!({"spec": {"selector": {"track": null}}})).await;
     let slot = isolation_slot();
     stage.drive(&slot, Some(&isolated(&["orders-0", "orders-1"])), 0).await;
@@ -297,7 +297,7 @@ async fn release_undoes_everything_without_an_engine() {
     let policies = stage.api("policy.trade.io", "v1alpha2", "LatencyBudgetPolicy", "latencybudgetpolicies");
     assert_eq!(policies.get("order-processing").await.unwrap().finalizers(), ["other.io/x"]);
     stage.edit(&policies, "order-processing", json!({"metadata": {"finalizers": null}})).await;
-    policies.delete("order-processing", &Default::default()).await.unwrap();
+    policies.delete("order-processing", &DeleteParams::default()).await.unwrap();
     assert_eq!(stage.snapshot(), clean);
     assert_eq!(stage.owned_by_us(), Vec::<String>::new());
     assert!(stage.effects.release_all(now).await.unwrap().is_empty(), "once is enough");
@@ -314,7 +314,7 @@ async fn finished_records_stay_for_a_day_with_their_last_ten_episodes() {
     stage.drive(&mode_slot(), Some(&mode("cache-only")), 0).await;
     let api: Api<Intervention> = Api::namespaced(stage.outsider.clone(), NAMESPACE);
     let records = async || -> Vec<Arc<Intervention>> {
-        api.list(&Default::default()).await.unwrap().items.into_iter().map(Arc::new).collect()
+        api.list(&ListParams::default()).await.unwrap().items.into_iter().map(Arc::new).collect()
     };
     let status = stage.record(&slot).await.unwrap().status.unwrap();
     assert_eq!(status.episodes.len(), 10);
