@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     fn service() -> (Simulation, Traffic) {
-        let primary = PodModel { capacity: 120.0, cache_only: false };
+        let primary = PodModel { capacity: 400.0, cache_only: false };
         let cache = PodModel { capacity: 120.0, cache_only: true };
         let pods = [("p1", &primary), ("p2", &primary), ("c1", &cache)];
         let pods = pods.into_iter().map(|(name, model)| (name.to_owned(), model.clone())).collect();
