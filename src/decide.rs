@@ -1,10 +1,10 @@
 //! Decisions: from what a person wrote and what was measured to what should stand. Pure: values in, values out.
 //!
-//! Reading order, which is that of the [`chain`]: [`validate`] (draft to policy), [`entry`] (policy, tenant and rule
-//! compiled together), [`evaluate`] and [`judge`] (verdict and phase), `phase` and `recovery` (the machine),
-//! [`standing`] (what stands already), [`claims`] (actions to slots), [`holder`] (who is before whom), [`budget`],
-//! `isolation` and [`weights`] (limits and arithmetic), [`plan`] (all of it per slot), [`edit`] (what an edit does to
-//! the state), [`explain`] (all of it in words).
+//! Reading order, which is that of the [`chain`](mod@chain): [`validate`](mod@validate) (draft to policy), [`entry`](mod@entry) (policy, tenant and rule
+//! compiled together), [`evaluate`](mod@evaluate) and [`judge`](mod@judge) (verdict and phase), `phase` and `recovery` (the machine),
+//! [`standing`](mod@standing) (what stands already), [`claims`](mod@claims) (actions to slots), [`holder`](mod@holder) (who is before whom), [`budget`](mod@budget),
+//! `isolation` and [`weights`](mod@weights) (limits and arithmetic), [`plan`](mod@plan) (all of it per slot), [`edit`](mod@edit) (what an edit does to
+//! the state), [`explain`](mod@explain) (all of it in words).
 //!
 //! This room never compares a reading with a threshold: rules do. It knows no cluster, no clock and no files.
 
