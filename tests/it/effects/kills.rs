@@ -43,6 +43,8 @@ async fn stage() -> Stage {
     stage.add_pod("gated", true).await;
     let pods = [std::sync::Arc::new(stage.pod("gated").await)];
     assert_eq!(stage.effects.open_gates(&pods, stage.start).await.unwrap(), 1);
+    // One with a mode of its own: putting that back makes us an owner of the field.
+    stage.edit_pod("gated", json!({"metadata": {"annotations": {"policy.trade.io/mode": "normal"}}})).await;
     stage
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tradeguard::{
@@ -133,11 +133,8 @@ async fn a_virtual_service_made_anew_never_gets_a_stale_weight() {
         stage.drive(&weights_slot(), Some(&weights(0, 100)), 0).await;
         let mut anew = stage.virtual_services().get("core-trading").await.unwrap();
         stage.virtual_services().delete("core-trading", &DeleteParams::default()).await.unwrap();
-        anew.metadata = kube::api::ObjectMeta {
-            name: anew.metadata.name,
-            namespace: anew.metadata.namespace,
-            ..Default::default()
-        };
+        anew.metadata =
+            ObjectMeta { name: anew.metadata.name, namespace: anew.metadata.namespace, ..ObjectMeta::default() };
         // It holds by chance exactly what we had set.
         stage.virtual_services().create(&PostParams::default(), &anew).await.unwrap();
         assert_eq!(stage.drive(&weights_slot(), finishing.as_ref(), 10).await, Outcome::ObjectGone);
@@ -203,6 +200,20 @@ async fn a_later_actor_fences_an_earlier_one() {
             assert!(matches!(error, Error::Fenced { theirs: 7, ours: 6, .. }), "{error}");
         }
         assert_eq!(stage.memkube.version(), before, "{slot}: nothing was written");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_write_of_a_successor_fences_its_predecessor() {
+    for (slot, wanted) in every_slot() {
+        let stage = Stage::open().await;
+        let holder = holder("order-processing");
+        stage.drive_as(1, &slot, Some((&holder, &wanted)), 0).await.unwrap();
+        stage.faults.kill_after_write(1);
+        assert!(stage.drive_as(2, &slot, None, 10).await.is_err(), "{slot}: it dies while undoing");
+        stage.faults.clear();
+        let error = stage.drive_as(1, &slot, Some((&holder, &wanted)), 20).await.unwrap_err();
+        assert!(matches!(error, Error::Fenced { theirs: 2, ours: 1, .. }), "{slot}: {error}");
     }
 }
 
