@@ -197,9 +197,9 @@ fn pods(frame: &Frame<'_>) -> Vec<String> {
             let rate = frame.rates.get(name).copied().unwrap_or(0.0);
             let cell = format!("{short} {rate:.0}/s");
             match (in_service(name), suspects.contains(name)) {
-                (false, _) => format!("{RED}○ {:<18}{RED:#}", format!("{short} isolated")),
-                (true, true) => format!("{YELLOW}● {cell:<18}{YELLOW:#}"),
-                (true, false) => format!("{GREEN}● {cell:<18}{GREEN:#}"),
+                (false, _) => format!("{RED}○ {:<20}{RED:#}", format!("{short} isolated")),
+                (true, true) => format!("{YELLOW}● {cell:<20}{YELLOW:#}"),
+                (true, false) => format!("{GREEN}● {cell:<20}{GREEN:#}"),
             }
         })
         .collect();

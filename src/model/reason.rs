@@ -19,7 +19,7 @@ macro_rules! reasons {
                 match self { $(Self::$name => stringify!($name)),+ }
             }
 
-            /// What it means, in one sentence; docs/reasons.md is made from this.
+            /// What it means, in one sentence.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$name => concat!($($doc),+)),+ }
             }
