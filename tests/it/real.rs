@@ -3,7 +3,6 @@
 
 mod contract;
 mod crds;
-mod effects;
 mod engine;
 mod install;
 mod opa;
