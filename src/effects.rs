@@ -2,7 +2,7 @@
 //! platform.
 //!
 //! A file per kind of slot ([`isolation`], [`mode`], [`weights`]) says how it is read, compared, changed and put back;
-//! `drive` is the one algorithm over all of them, `record` the Intervention behind it, `release` undoes everything
+//! `drive::step` is the one algorithm over all of them, `record` the Intervention behind it, `release` undoes everything
 //! without an engine, [`notify`] and [`outbox`] carry events. This room is told what should stand; it refuses to know
 //! why, and never decides.
 

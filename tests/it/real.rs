@@ -3,6 +3,7 @@
 
 mod contract;
 mod crds;
+mod effects;
 mod engine;
 mod install;
 mod opa;

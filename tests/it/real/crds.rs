@@ -16,7 +16,7 @@ use crate::support::wait::wait_until;
 const SOON: Duration = Duration::from_secs(120);
 
 /// The shared control plane with our definitions, served and explained.
-async fn with_definitions() -> &'static ControlPlane {
+pub(super) async fn with_definitions() -> &'static ControlPlane {
     static APPLIED: OnceCell<()> = OnceCell::const_new();
     let control_plane = ControlPlane::shared().await;
     let definitions: String = crd::all().iter().map(|crd| format!("---\n{}", crd::to_yaml(crd))).collect();

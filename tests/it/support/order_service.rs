@@ -29,7 +29,7 @@ pub(crate) const PORT: u16 = 8080;
 const SERVICE: &str = "core-trading";
 
 /// The kinds that a cluster with Istio and this user's operator has.
-const KINDS: &str = include_str!("order_service/kinds.yaml");
+pub(crate) const KINDS: &str = include_str!("order_service/kinds.yaml");
 /// The target first, then what its operator made for it.
 pub(crate) const OBJECTS: &str = include_str!("order_service/objects.yaml");
 
