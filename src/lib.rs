@@ -11,6 +11,7 @@
 //!
 //! - [`model`]: plain values that everything else speaks in
 //! - [`rego`]: compile, gate, input and output of rules; the only room that knows the engine
+//! - [`bundle`]: signed bundles: archive, manifest, digests, signatures, whom to trust
 //! - [`decide`]: the chain of pure steps from policy and reading to plan
 //! - [`api`]: the custom resources
 //! - [`clock`]: the one place that reads wall time
@@ -25,6 +26,7 @@
 //! - [`memkube`]: the in-memory Kubernetes API of demo and tests
 
 pub mod api;
+pub mod bundle;
 pub mod cli;
 pub mod clock;
 pub mod controller;

@@ -176,6 +176,62 @@ reasons! {
     /// This instance cannot reach the API server: it judges and serves, and starts nothing.
     Detached,
 
+    // Bundles: why one is refused.
+    /// The bundle is no readable archive, or its manifest or data are wrong; the message names the file and field.
+    BundleInvalid,
+    /// The bundle, one of its files or what it unpacks to is larger than it may be.
+    BundleTooLarge,
+    /// An entry of the bundle's archive has a name that leads out of the bundle.
+    PathEscape,
+    /// The bundle's archive holds a link, device or other entry that is no plain file.
+    NotAFile,
+    /// The bundle's archive holds one file twice.
+    DuplicateFile,
+    /// The bundle holds content that the engine cannot run: wasm, plans, deltas, protobuf manifests.
+    UnsupportedContent,
+    /// The bundle's manifest asks for a Rego version that the engine does not have.
+    UnsupportedRegoVersion,
+    /// Two roots overlap: of one manifest, or of this bundle and another.
+    RootsOverlap,
+    /// The manifest claims a root that this source may not bring.
+    RootForeign,
+    /// A module or data of the bundle lies outside the roots of its manifest.
+    OutsideRoots,
+    /// The bundle must be signed and is not.
+    Unsigned,
+    /// The bundle was signed, and its signature is gone.
+    SignatureStripped,
+    /// The bundle's signature file cannot be read.
+    SignatureMalformed,
+    /// The bundle's signature does not fit its content and key.
+    SignatureInvalid,
+    /// The bundle is signed by a key that this source does not trust.
+    KeyUnknown,
+    /// The bundle is signed by a key that was revoked.
+    KeyRevoked,
+    /// The bundle is signed by a key that had expired when the bundle arrived.
+    KeyExpired,
+    /// The bundle is signed by another algorithm than its key is for.
+    AlgorithmMismatch,
+    /// The bundle is signed with a shared secret, which this source refuses.
+    SharedSecret,
+    /// The bundle is signed for another scope.
+    ScopeMismatch,
+    /// A file of the bundle is not what was signed.
+    FileChanged,
+    /// A file that was signed is missing from the bundle.
+    FileMissing,
+    /// A file of the bundle is not covered by its signature.
+    FileNotSigned,
+    /// The signature rests on a hash function that is refused.
+    WeakHash,
+    /// The bundle's manifest has no metadata.sequence, and its source needs one.
+    SequenceMissing,
+    /// The bundle's sequence is lower than the highest that was accepted.
+    SequenceReplayed,
+    /// The bundle has the sequence of one that was accepted, and other content.
+    SequenceReused,
+
     // Interventions.
     /// The effect was made.
     Applied,
