@@ -9,4 +9,6 @@ mod install;
 mod opa;
 mod prometheus_signals;
 mod scene;
+mod seed;
 mod smoke;
+mod survival;

@@ -1,7 +1,6 @@
 //! What tests share: the real parts, the engine as a process, a service under load, and waiting with a deadline.
 //! It knows how to start and stop things; what they should do is for the tests to say.
 
-#[allow(dead_code, reason = "for the tests of the running engine")]
 pub(crate) mod engine;
 pub(crate) mod event_sink;
 pub(crate) mod order_service;

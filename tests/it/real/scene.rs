@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -141,6 +142,39 @@ stateDir: state
             (record["spec"]["slot"]["kind"].as_str().unwrap_or_default().to_owned(), record)
         };
         Ok(records.items.into_iter().map(by_slot).collect())
+    }
+
+    /// What tells whether the engine wrote again: the versions of the objects that it changes once, and its records' uids.
+    pub(super) async fn versions(&self) -> Result<Vec<String>, String> {
+        let route = self.get("networking.istio.io", "v1", "VirtualService", "core-trading").await?;
+        let target = self.get("trade.io", "v1", "OrderService", "core-trading").await?;
+        let versions = [route, target].map(|object| object["metadata"]["resourceVersion"].to_string());
+        let records = self.interventions().await?;
+        let uids = records.values().map(|record| record["metadata"]["uid"].to_string());
+        Ok(versions.into_iter().chain(uids).collect())
+    }
+
+    /// The condition of this type in the policy's status.
+    pub(super) async fn condition(&self, kind: &str) -> Result<Value, String> {
+        let policy = self.policy().await?;
+        let conditions = policy["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let found = conditions.iter().find(|condition| condition["type"] == kind);
+        found.cloned().ok_or_else(|| format!("no condition {kind}: {conditions:?}"))
+    }
+
+    /// Who holds the Lease.
+    pub(super) async fn actor(&self) -> Result<String, String> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), "tradeguard-system");
+        let lease = leases.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+        let holder = lease.items.into_iter().find_map(|lease| lease.spec?.holder_identity);
+        holder.filter(|holder| !holder.is_empty()).ok_or_else(|| String::from("nobody holds the Lease"))
+    }
+
+    /// The Pods of primary.
+    pub(super) async fn pods(&self) -> Result<Vec<Pod>, String> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let primary = ListParams::default().labels("version=primary");
+        Ok(pods.list(&primary).await.map_err(|error| error.to_string())?.items)
     }
 
     /// What effects change, as it stands.

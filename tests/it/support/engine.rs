@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::support::parts::{ControlPlane, User, directory};
 use crate::support::process::Process;
 
@@ -22,9 +24,12 @@ pub(crate) async fn install(control_plane: &ControlPlane) -> PathBuf {
     control_plane.kubeconfig(ACCOUNT).await
 }
 
-/// A running `tradeguard run`. Dropped, it is killed.
+/// `tradeguard run` with a directory of its own, which outlives the process. Dropped, it is killed.
 pub(crate) struct Engine {
-    process: Process,
+    identity: String,
+    kubeconfig: PathBuf,
+    directory: PathBuf,
+    process: Option<Process>,
 }
 
 impl Engine {
@@ -32,31 +37,48 @@ impl Engine {
     /// kubeconfig that `install` gave.
     pub(crate) fn start(identity: &str, kubeconfig: &Path, config: &str) -> Self {
         let directory = directory(identity);
-        let config_file = directory.join("config.yaml");
-        fs::write(&config_file, config).expect("the directory is ours");
+        fs::write(directory.join("config.yaml"), config).expect("the directory is ours");
+        let mut engine =
+            Self { identity: identity.to_owned(), kubeconfig: kubeconfig.to_owned(), directory, process: None };
+        engine.start_again();
+        engine
+    }
+
+    /// Starts it after its end, with what it left on disk.
+    pub(crate) fn start_again(&mut self) {
+        assert!(self.process.is_none(), "it runs already");
         let mut command = Command::new(env!("CARGO_BIN_EXE_tradeguard"));
-        command.arg("run").arg("--identity").arg(identity).arg("--kubeconfig").arg(kubeconfig);
-        command.arg("--config").arg(config_file).current_dir(&directory);
-        Self { process: Process::start(identity, &directory, &mut command) }
+        command.args(["run", "--config", "config.yaml", "--identity", &self.identity]);
+        command.arg("--kubeconfig").arg(&self.kubeconfig).current_dir(&self.directory);
+        self.process = Some(Process::start(&self.identity, &self.directory, &mut command));
     }
 
-    /// The status it ended with by itself, `None` while it runs.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
-        self.process.ended()
+    /// The log of all its processes so far: JSON objects, one a line.
+    pub(crate) fn log(&self) -> Vec<Value> {
+        let text = fs::read_to_string(self.directory.join(format!("{}.log", self.identity))).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Its log so far, one JSON object a line.
-    pub(crate) fn log(&self) -> String {
-        self.process.log()
+    /// How often it said this.
+    pub(crate) fn said(&self, message: &str) -> usize {
+        self.log().iter().filter(|line| line["msg"] == message).count()
+    }
+
+    /// The base of its HTTP surface, once it listens.
+    pub(crate) fn url(&self) -> Result<String, String> {
+        let log = self.log();
+        let listening = log.iter().rev().find(|line| line["msg"] == "listening");
+        let address = listening.and_then(|line| line["address"].as_str());
+        address.map(|address| format!("http://{address}")).ok_or_else(|| String::from("it does not listen yet"))
     }
 
     /// SIGKILL, as by the kernel when memory runs out.
-    pub(crate) fn kill9(self) {
-        self.process.kill9();
+    pub(crate) fn kill9(&mut self) {
+        self.process.take().expect("it runs").kill9();
     }
 
     /// SIGTERM, as by Kubernetes, and the status it ends with.
-    pub(crate) async fn stop(self) -> ExitStatus {
-        self.process.terminate(STOPS_WITHIN).await
+    pub(crate) async fn stop(&mut self) -> ExitStatus {
+        self.process.take().expect("it runs").terminate(STOPS_WITHIN).await
     }
 }
