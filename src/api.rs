@@ -21,6 +21,7 @@ pub mod governance_policy;
 pub mod intervention;
 pub mod latency_budget_policy;
 pub mod marks;
+pub mod policy_source;
 pub mod policy_spec;
 pub mod policy_status;
 mod schema;
@@ -30,6 +31,7 @@ pub use any_policy::AnyPolicy;
 pub use governance_policy::{GovernancePolicy, GovernancePolicySpec};
 pub use intervention::{Intervention, InterventionSpec, InterventionStatus};
 pub use latency_budget_policy::{LatencyBudgetPolicy, LatencyBudgetPolicySpec};
+pub use policy_source::{PolicySource, PolicySourceSpec, PolicySourceStatus};
 pub use policy_status::PolicyStatus;
 pub use tenant::{Tenant, TenantSpec};
 

@@ -23,6 +23,7 @@ mod policy_file;
 mod readings;
 mod release;
 mod run;
+mod source;
 mod test;
 mod trial;
 
@@ -53,6 +54,7 @@ enum Command {
     Eval(eval::Args),
     Test(test::Args),
     Explain(explain::Args),
+    Source(source::Args),
     Release(release::Args),
     Crd(crd::Args),
     Install(install::Args),
@@ -173,6 +175,7 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, streams
         Command::Eval(args) => eval::run(&args, streams),
         Command::Test(args) => test::run(&args, streams),
         Command::Explain(args) => explain::run(&args, streams),
+        Command::Source(args) => source::run(&args, streams),
         Command::Release(args) => release::run(&args, streams),
         Command::Crd(args) => crd::run(&args, streams),
         Command::Install(args) => install::run(&args, streams),

@@ -1,3 +1,7 @@
-//! Where policies come from, beyond objects applied by hand; for now, how a rule that somebody brings is tried first.
+//! Where policies come from beside objects applied by hand: from what somebody wrote to the texts of a snapshot.
+//!
+//! A file per kind of source. Refuses to know which of several texts is in force; that is the controller's.
 
+pub(crate) mod config_map;
+pub(crate) mod snapshot;
 pub mod trial;

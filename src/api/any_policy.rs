@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound, Utc};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
@@ -138,18 +138,30 @@ impl AnyPolicy {
     }
 }
 
-/// When the spec of an object was last written by somebody else than us: the newest time of its managed fields that is
-/// not in the future, else its creation; the epoch for an object that never was in a cluster.
+/// When the spec of an object was last written by somebody else than us.
 pub fn changed_at(metadata: &ObjectMeta, now: DateTime<Utc>) -> DateTime<Utc> {
+    written_at(metadata, &["f:spec"], now)
+}
+
+/// When any of these top-level fields of an object was last written by somebody else than us: the newest time of its
+/// managed fields that is not in the future, else its creation; the epoch for an object that never was in a cluster.
+pub fn written_at(metadata: &ObjectMeta, fields: &[&str], now: DateTime<Utc>) -> DateTime<Utc> {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default().iter();
     let written = entries
         .filter(|entry| entry.manager.as_deref() != Some(marks::FIELD_MANAGER))
         .filter(|entry| entry.subresource.as_deref().unwrap_or_default().is_empty())
-        .filter(|entry| entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:spec").is_some()))
+        .filter(|entry| {
+            entry.fields_v1.as_ref().is_some_and(|owned| fields.iter().any(|field| owned.0.get(*field).is_some()))
+        })
         .filter_map(|entry| entry.time.as_ref().map(chrono_of))
         .filter(|time| *time <= now)
         .max();
     written.or_else(|| metadata.creation_timestamp.as_ref().map(chrono_of)).unwrap_or(DateTime::UNIX_EPOCH)
+}
+
+/// As Kubernetes writes times in status.
+pub(crate) fn whole_seconds(time: DateTime<Utc>) -> DateTime<Utc> {
+    time.trunc_subsecs(0)
 }
 
 /// Kubernetes types carry jiff; ours are chrono.

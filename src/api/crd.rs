@@ -7,11 +7,11 @@ use kube::CustomResourceExt;
 
 pub use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition as Crd;
 
-use super::{GovernancePolicy, Intervention, LatencyBudgetPolicy, Tenant};
+use super::{GovernancePolicy, Intervention, LatencyBudgetPolicy, PolicySource, Tenant};
 
 /// Every definition, in the order in which they are printed.
 pub fn all() -> Vec<Crd> {
-    [LatencyBudgetPolicy::crd(), GovernancePolicy::crd(), Tenant::crd(), Intervention::crd()]
+    [LatencyBudgetPolicy::crd(), GovernancePolicy::crd(), Tenant::crd(), PolicySource::crd(), Intervention::crd()]
         .into_iter()
         .map(finish)
         .collect()

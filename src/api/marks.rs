@@ -26,3 +26,18 @@ pub const FIELD_MANAGER: &str = "tradeguard";
 
 /// The ConfigMap whose key `mode` freezes the engine: `new` stops new and growing effects, `all` every write.
 pub const FREEZE_CONFIG_MAP: &str = "tradeguard-freeze";
+
+/// On a ConfigMap: the PolicySource that its policies belong to.
+pub const SOURCE_LABEL: &str = "policy.trade.io/source";
+
+/// On an object that mirrors a source's policy: the PolicySource.
+pub const SOURCE_ANNOTATION: &str = "policy.trade.io/source";
+
+/// On a mirror and on a kept revision: the part of the source, `namespace/name` of a ConfigMap.
+pub const PART_ANNOTATION: &str = "policy.trade.io/part";
+
+/// On a mirror and on a kept revision: which revision of the part it is.
+pub const REVISION_ANNOTATION: &str = "policy.trade.io/revision";
+
+/// On a kept revision: when its text was written (RFC 3339).
+pub const WRITTEN_ANNOTATION: &str = "policy.trade.io/written-at";

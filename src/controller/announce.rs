@@ -119,7 +119,7 @@ impl Engine {
         });
     }
 
-    fn record_event(&mut self, key: &PolicyKey, warning: bool, reason: Reason, action: &str, note: String) {
+    pub(crate) fn record_event(&mut self, key: &PolicyKey, warning: bool, reason: Reason, action: &str, note: String) {
         if !self.acts() {
             return;
         }

@@ -24,6 +24,12 @@ pub(crate) struct Marks {
     pub(crate) namespaces: BTreeSet<String>,
     /// Interventions that changed or vanished: (namespace, name).
     pub(crate) interventions: BTreeSet<(String, String)>,
+    /// ConfigMaps with policies that changed or vanished: (namespace, name).
+    pub(crate) config_maps: BTreeSet<(String, String)>,
+    /// Namespaces in which a kept revision of a ConfigMap changed.
+    pub(crate) revisions: BTreeSet<String>,
+    /// PolicySources changed, or many ConfigMaps at once.
+    pub(crate) sources: bool,
     /// Tenants or namespaces' labels changed.
     pub(crate) tenants: bool,
     /// The freeze changed.

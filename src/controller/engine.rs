@@ -19,16 +19,20 @@ use crate::api::marks::FREEZE_CONFIG_MAP;
 use crate::clock::Clock;
 use crate::controller::act::Slots;
 use crate::controller::changes::Marks;
+use crate::controller::definitions::Definitions;
 use crate::controller::governed::Registry;
 use crate::controller::lease::Role;
+use crate::controller::mirror::{self, Mirrors};
 use crate::controller::options::Options;
 use crate::controller::publish::Draft;
+use crate::controller::source_status::{self, SourceStatus};
 use crate::controller::tenancy::Tenancy;
 use crate::controller::watches::Caches;
-use crate::controller::{report, review, round, takeover};
+use crate::controller::{report, review, round, sourcing, takeover};
 use crate::decide::{Freeze, Plan};
 use crate::effects::outbox::Outbox;
 use crate::effects::{self, Actor, Effects};
+use crate::model::policy::PolicyKey;
 use crate::model::view::View;
 use crate::rego::Rule;
 use crate::signals::Signals;
@@ -64,6 +68,12 @@ pub(crate) struct Engine {
     pub(crate) parts: Parts,
     pub(crate) registry: Registry,
     pub(crate) tenancy: Tenancy,
+    /// What sources define.
+    pub(crate) definitions: Definitions,
+    pub(crate) mirrors: Mirrors,
+    pub(crate) source_status: SourceStatus,
+    /// When the next pin of a source ends.
+    pub(crate) pin_end: Option<DateTime<Utc>>,
     pub(crate) slots: Slots,
     pub(crate) plan: Arc<Plan>,
     pub(crate) shown: Draft,
@@ -106,6 +116,16 @@ pub(crate) enum Done {
     TakenOver(Box<takeover::Taken>),
     /// A record was read; none: there is none.
     Record(Box<(crate::model::slot::Slot, Option<crate::api::Intervention>)>),
+    /// A revision of a part of a source was read and compiled, or not.
+    Tried(Box<sourcing::Tried>),
+    /// A mirror was written, or not.
+    Mirrored(Box<mirror::Mirrored>),
+    /// The status of a source was written, or not.
+    SourceStatus(Box<source_status::Written>),
+    /// Look at a policy again.
+    Look(PolicyKey),
+    /// Look at the status of a source again.
+    LookAtSource(String),
     /// Nothing to take in.
     Nothing,
 }
@@ -119,6 +139,10 @@ impl Engine {
             tenancy: Tenancy::read(&parts.caches),
             parts,
             registry: Registry::default(),
+            definitions: Definitions::default(),
+            mirrors: Mirrors::default(),
+            source_status: SourceStatus::default(),
+            pin_end: None,
             slots: Slots::default(),
             plan: Arc::default(),
             shown: Draft::default(),
@@ -142,6 +166,9 @@ impl Engine {
             let now = self.parts.clock.now();
             if self.parts.caches.are_synced() {
                 self.follow_role(now);
+                if self.pin_end.is_some_and(|end| end <= now) {
+                    self.look_at_all_parts(now);
+                }
                 self.start_rounds(now);
                 if self.acts() {
                     self.open_gates(now);
@@ -150,6 +177,7 @@ impl Engine {
                     }
                     self.start_slots(now);
                     self.start_reports(now);
+                    self.start_source_status(now);
                     if sweep <= now {
                         sweep = now + Duration::from_secs(600);
                         self.start_sweep(now);
@@ -236,6 +264,11 @@ impl Engine {
             Ok(Done::Driven(finished)) => self.driven(*finished, now),
             Ok(Done::TakenOver(taken)) => self.take_over(*taken, now),
             Ok(Done::Record(read)) => self.record_read(&read.0, read.1.as_ref()),
+            Ok(Done::Tried(tried)) => self.tried(*tried, now),
+            Ok(Done::Mirrored(mirrored)) => self.mirrored(*mirrored, now),
+            Ok(Done::SourceStatus(written)) => self.source_status_written(*written),
+            Ok(Done::Look(key)) => self.review(&key, now),
+            Ok(Done::LookAtSource(source)) => self.source_status.want(&source),
             Ok(Done::Nothing) => {}
             // A task that panicked is a defect; its object stays as it is until something touches it again.
             Err(problem) => {
@@ -264,6 +297,18 @@ impl Engine {
         }
         if marks.everything {
             self.slots.refresh_all(&self.parts.caches);
+        }
+        // What sources define comes first: it decides which objects are mirrors.
+        if marks.tenants || marks.sources || marks.everything {
+            self.look_at_all_parts(now);
+        } else {
+            for (namespace, name) in &marks.config_maps {
+                self.look_at_config_map(namespace, name, now);
+            }
+        }
+        self.list_revisions(&marks.revisions);
+        if marks.freeze {
+            self.keep_mirrors(now);
         }
         if marks.tenants || marks.everything {
             self.review_all(now);
@@ -332,6 +377,7 @@ impl Engine {
             return LONGEST;
         }
         let mut next = sweep;
+        next = self.pin_end.map_or(next, |end| next.min(end));
         if self.judges() {
             next = self.next_round().map_or(next, |due| next.min(due));
         }

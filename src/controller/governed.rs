@@ -9,6 +9,7 @@ use crate::api::AnyPolicy;
 use crate::api::conditions::Condition;
 use crate::api::policy_status::Change;
 use crate::controller::backoff::Backoff;
+use crate::controller::definitions::PartId;
 use crate::controller::resolve::Resolved;
 use crate::decide::{Entry, Judgement};
 use crate::model::phase::State;
@@ -26,6 +27,8 @@ pub(crate) struct Governed {
     pub(crate) object: AnyPolicy,
     /// Whose it is.
     pub(crate) tenant: Arc<Tenant>,
+    /// Which text `entry` was made of, or was tried last.
+    pub(crate) text: TextId,
     /// What is in force: the last text that was valid.
     pub(crate) entry: Option<Arc<Entry>>,
     /// What is wrong with the newest text, if anything.
@@ -53,6 +56,22 @@ pub(crate) struct Governed {
     pub(crate) in_round: bool,
     /// The writing of its status.
     pub(crate) report: Report,
+}
+
+/// A text of a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TextId {
+    /// The object's own, applied by hand: its metadata.generation.
+    ByHand(i64),
+    /// A source's, whatever the object says.
+    Defined {
+        /// Whose.
+        part: PartId,
+        /// The part's revision.
+        revision: String,
+    },
+    /// Nothing is known yet of the source that the object mirrors.
+    Unknown,
 }
 
 /// Why the newest text is not in force.

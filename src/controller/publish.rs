@@ -76,6 +76,7 @@ impl Engine {
             detached_since: self.detached_since,
             targets: self.targets(),
             policies: self.shown.policies.clone(),
+            unmade: self.definitions.unmade(),
             interventions: self.slots.records().iter().map(|(slot, record)| (slot.clone(), record.phase)).collect(),
         };
         self.parts.view.send_replace(Arc::new(view));

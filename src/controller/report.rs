@@ -125,7 +125,7 @@ fn is_gone(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_not_found())
 }
 
-fn resource(kind: PolicyKind) -> ApiResource {
+pub(crate) fn resource(kind: PolicyKind) -> ApiResource {
     match kind {
         PolicyKind::LatencyBudgetPolicy => ApiResource::erase::<LatencyBudgetPolicy>(&()),
         PolicyKind::GovernancePolicy => ApiResource::erase::<GovernancePolicy>(&()),

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use crate::api::conditions::{self, Condition, ConditionStatus, ConditionType};
 use crate::api::policy_status::{Change, HeldBack, PolicyStatus, QueryStatus, SignalStatus, WorkloadStatus};
 use crate::controller::act::{Slots, is_open};
-use crate::controller::governed::{Governed, Round};
+use crate::controller::governed::{Governed, Round, TextId};
 use crate::decide::{Judgement, Plan};
 use crate::model::effect::InterventionPhase;
 use crate::model::facts;
@@ -298,7 +298,10 @@ impl Governed {
 
     /// Which text is in force: the metadata.generation of the object when it was valid last.
     pub(crate) fn revision(&self) -> Option<String> {
-        self.entry.as_ref().map(|entry| format!("generation/{}", entry.policy.generation))
+        self.entry.as_ref().map(|entry| match &self.text {
+            TextId::Defined { part, revision } => format!("{}/{}@{revision}", part.source, part.part()),
+            TextId::ByHand(_) | TextId::Unknown => format!("generation/{}", entry.policy.generation),
+        })
     }
 
     /// Adds a change; the oldest goes once there are too many.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use kube::api::ListParams;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use tracing::{info, warn};
 
 use crate::api::{AnyPolicy, GovernancePolicy, Intervention, LatencyBudgetPolicy};
@@ -75,6 +75,9 @@ impl Engine {
         let standing_effects = standing.interventions.len();
         self.slots.replace(standing.interventions);
         self.taken_over = TakenOver::Yes(taken.epoch);
+        self.keep_mirrors(now);
+        self.keep_revisions();
+        self.source_status.want_all(self.parts.caches.policy_sources.all().iter().map(|source| source.name_any()));
         self.replan = true;
         self.all_gates = true;
         info!(epoch = taken.epoch, policies = states.len(), records = standing_effects, "acting on what stands");

@@ -35,6 +35,11 @@ impl Tenancy {
         Arc::clone(&self.built_in)
     }
 
+    /// The Tenant of this name.
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<Tenant>> {
+        self.tenants.iter().find(|tenant| tenant.name == name).cloned()
+    }
+
     /// The tenant of a namespace.
     pub(crate) fn of(&self, caches: &Caches, namespace: &str) -> Result<Arc<Tenant>, Ambiguous> {
         let labels = caches.namespaces.get("", namespace).map(|object| object.labels().clone()).unwrap_or_default();

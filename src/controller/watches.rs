@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service};
 use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::core::GroupVersionKind;
@@ -19,8 +19,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
-use crate::api::marks::FREEZE_CONFIG_MAP;
-use crate::api::{GovernancePolicy, Intervention, LatencyBudgetPolicy, Tenant};
+use crate::api::marks::{FREEZE_CONFIG_MAP, SOURCE_LABEL};
+use crate::api::{GovernancePolicy, Intervention, LatencyBudgetPolicy, PolicySource, Tenant};
 use crate::clock::Clock;
 use crate::controller::cache::{Cache, Touched};
 use crate::controller::changes::{Changes, Marks};
@@ -41,6 +41,11 @@ pub(crate) struct Caches {
     pub(crate) latency_policies: Arc<Cache<LatencyBudgetPolicy>>,
     pub(crate) governance_policies: Arc<Cache<GovernancePolicy>>,
     pub(crate) tenants: Arc<Cache<Tenant>>,
+    pub(crate) policy_sources: Arc<Cache<PolicySource>>,
+    /// ConfigMaps that hold policies; no others are read.
+    pub(crate) policy_maps: Arc<Cache<ConfigMap>>,
+    /// Their revisions that were in force.
+    pub(crate) revisions: Arc<Cache<ControllerRevision>>,
     pub(crate) interventions: Arc<Cache<Intervention>>,
     pub(crate) namespaces: Arc<Cache<PartialObjectMeta<Namespace>>>,
     pub(crate) pods: Arc<Cache<Pod>>,
@@ -83,6 +88,9 @@ impl Caches {
             latency_policies: Arc::default(),
             governance_policies: Arc::default(),
             tenants: Arc::default(),
+            policy_sources: Arc::default(),
+            policy_maps: Arc::default(),
+            revisions: Arc::default(),
             interventions: Arc::default(),
             namespaces: Arc::default(),
             pods: Arc::default(),
@@ -105,6 +113,9 @@ impl Caches {
         self.latency_policies.is_synced()
             && self.governance_policies.is_synced()
             && self.tenants.is_synced()
+            && self.policy_sources.is_synced()
+            && self.policy_maps.is_synced()
+            && self.revisions.is_synced()
             && self.interventions.is_synced()
             && self.namespaces.is_synced()
             && self.pods.is_synced()
@@ -147,6 +158,15 @@ impl Watches {
             }
             _ => marks.everything = true,
         });
+        self.follow(tasks, self.all(), &caches.policy_sources, bare, |marks, _| marks.sources = true);
+        let labelled = watcher_config().labels(SOURCE_LABEL);
+        let (this, cache) = (self.clone(), Arc::clone(&caches.policy_maps));
+        let config_maps = self.all::<ConfigMap>();
+        let config = labelled.clone();
+        tasks.spawn(async move { this.keep(config_maps, config, &cache, bare, config_map).await });
+        let (this, cache) = (self.clone(), Arc::clone(&caches.revisions));
+        let revisions = self.all::<ControllerRevision>();
+        tasks.spawn(async move { this.keep(revisions, labelled, &cache, bare, revision).await });
         self.follow(tasks, self.all(), &caches.tenants, bare, |marks, _| marks.tenants = true);
         self.follow(tasks, self.all(), &caches.namespaces, bare, |marks, _| marks.tenants = true);
         self.follow(tasks, self.all(), &caches.pods, slim_pod, namespace);
@@ -275,6 +295,25 @@ fn policy(marks: &mut Marks, kind: PolicyKind, touched: Touched) {
             marks.policies.insert(PolicyKey { kind, namespace, name });
         }
         _ => marks.everything = true,
+    }
+}
+
+fn config_map(marks: &mut Marks, touched: Touched) {
+    match touched {
+        Touched::One { namespace, name } => {
+            marks.config_maps.insert((namespace, name));
+        }
+        _ => marks.sources = true,
+    }
+}
+
+/// A revision that was written or deleted changes what status lists, not what is in force.
+fn revision(marks: &mut Marks, touched: Touched) {
+    match touched {
+        Touched::One { namespace, .. } => {
+            marks.revisions.insert(namespace);
+        }
+        _ => marks.sources = true,
     }
 }
 

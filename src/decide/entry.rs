@@ -72,6 +72,12 @@ impl Entry {
         Self { policy, tenant, rule, policy_document, tenant_document, surroundings }
     }
 
+    /// The same policy as this object has it in a cluster: its uid, and the generation that status is about.
+    pub(crate) fn for_object(&self, uid: &str, generation: i64) -> Self {
+        let policy = Policy { uid: uid.to_owned(), generation, ..(*self.policy).clone() };
+        Self { policy: Arc::new(policy), ..self.clone() }
+    }
+
     /// Whether the policy acts: its own word, or the tenant's if that is milder.
     pub fn enforcement(&self) -> Enforcement {
         self.policy.enforcement.min(self.tenant.enforcement)

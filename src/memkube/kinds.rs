@@ -283,6 +283,7 @@ const BUILTIN: &[Row] = {
         row("apps", "Deployment", "deployments", "deploy", &[Status, Generation, Scale], &[]),
         row("apps", "ReplicaSet", "replicasets", "rs", &[Status, Generation, Scale], &["status.replicas"]),
         row("apps", "StatefulSet", "statefulsets", "sts", &[Status, Generation, Scale], &[]),
+        row("apps", "ControllerRevision", "controllerrevisions", "", &[], &[]),
         row("apps", "DaemonSet", "daemonsets", "ds", &[Status, Generation], &[]),
         row("discovery.k8s.io", "EndpointSlice", "endpointslices", "", &[Generation], &[]),
         row("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", "", &[Cluster], &[]),

@@ -52,6 +52,20 @@ reasons! {
     /// The policy is being deleted; its effects are undone.
     Deleted,
 
+    // Sources.
+    /// A file of the source is wrong; the message names file, line and field.
+    InvalidSource,
+    /// The PolicySource that the ConfigMap names does not exist, or takes no ConfigMaps.
+    SourceNotFound,
+    /// The Tenant that owns the source does not exist.
+    TenantNotFound,
+    /// The ConfigMap lies outside of what its source's tenant may define policies for.
+    OutOfScope,
+    /// A pin names a revision that is not kept.
+    RevisionNotFound,
+    /// A policy of a source was edited by hand; the source's text was put back.
+    PutBack,
+
     // Readings: why there is none.
     /// The backend answered without a series.
     NoData,

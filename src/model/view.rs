@@ -33,6 +33,8 @@ pub struct View {
     pub targets: BTreeMap<TargetKey, Arc<TargetView>>,
     /// Policies, the refused ones too.
     pub policies: BTreeMap<PolicyKey, Arc<PolicyView>>,
+    /// Policies that were written and never came to be, since no text of them was good: by tenant and reason.
+    pub unmade: BTreeMap<(String, Reason), u32>,
     /// Where the interventions stand.
     pub interventions: BTreeMap<Slot, InterventionPhase>,
 }

@@ -35,12 +35,17 @@ impl Rules {
 
 pub(super) fn cluster_role(config: &Config) -> Value {
     let mut rules = Rules::default();
-    // Policies: read; the finalizer is a patch of metadata; status by server-side apply.
+    // Policies: read; the finalizer is a patch of metadata; status by server-side apply; the mirrors of what sources define
+    // are made, put back and taken away.
     let policies = ["latencybudgetpolicies", "governancepolicies"];
     rules.allow(GROUP, &policies, READ);
-    rules.allow(GROUP, &policies, &["patch"]);
+    rules.allow(GROUP, &policies, &["create", "update", "patch", "delete"]);
     rules.allow(GROUP, &policies.map(|policy| format!("{policy}/status")).each_ref().map(String::as_str), &["patch"]);
-    rules.allow(GROUP, &["tenants"], READ);
+    rules.allow(GROUP, &["tenants", "policysources"], READ);
+    rules.allow(GROUP, &["policysources/status"], &["patch"]);
+    // ConfigMaps with policies (only those with the label policy.trade.io/source are asked for), and their revisions.
+    rules.allow("", &["configmaps"], &["list", "watch"]);
+    rules.allow("apps", &["controllerrevisions"], &["list", "watch", "create", "patch", "delete"]);
     // The records are the engine's own.
     rules.allow(GROUP, &["interventions"], READ);
     rules.allow(GROUP, &["interventions"], &["create", "update", "delete"]);

@@ -71,6 +71,7 @@ fn rights_follow_the_target_kinds_and_hold_no_wildcard() {
         [
             "/pods",
             "/pods/status",
+            "apps/controllerrevisions",
             "apps/deployments",
             "events.k8s.io/events",
             "networking.istio.io/virtualservices",
@@ -78,6 +79,7 @@ fn rights_follow_the_target_kinds_and_hold_no_wildcard() {
             "policy.trade.io/governancepolicies/status",
             "policy.trade.io/latencybudgetpolicies",
             "policy.trade.io/latencybudgetpolicies/status",
+            "policy.trade.io/policysources/status",
             "trade.io/orderservices",
         ]
     );

@@ -9,7 +9,7 @@ use prometheus::{GaugeVec, IntCounter, IntGaugeVec, Opts};
 
 use super::{Described, Options, VALID};
 use crate::model::policy::PolicyKey;
-use crate::model::view::{PolicyView, View};
+use crate::model::view::{PolicyView, Processing, View};
 
 pub(super) struct StateCollector {
     view: Box<dyn Fn() -> Arc<View> + Send + Sync>,
@@ -109,6 +109,11 @@ impl StateCollector {
             let state = policy.processing.as_str();
             gauges.policies.with_label_values(&[policy.tenant.as_str(), state, policy.reason.as_str()]).inc();
             gauges.phases.with_label_values(&[policy.tenant.as_str(), policy.phase.as_str()]).inc();
+        }
+        // A policy whose text was never good is rejected like one whose newest text is not.
+        let rejected = Processing::Rejected.as_str();
+        for ((tenant, reason), count) in &view.unmade {
+            gauges.policies.with_label_values(&[tenant.as_str(), rejected, reason.as_str()]).add(i64::from(*count));
         }
         let mut interventions = BTreeMap::<_, i64>::new();
         for (slot, phase) in &view.interventions {

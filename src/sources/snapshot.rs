@@ -1,0 +1,187 @@
+//! From the files of one revision to its policies: read as a whole, or refused as a whole with everything that is wrong.
+//!
+//! The checks are those that an API server would make ([`crate::api::admission`]); whether a policy makes sense to the
+//! engine is `decide::validate`'s to say, and whether its rule compiles, the gate's.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+
+use crate::api::{AnyPolicy, documents};
+use crate::model::policy::PolicyKey;
+use crate::model::problem::Problem;
+
+/// One part of a source as it was written: the files of a ConfigMap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Texts {
+    /// What people call this content: the first digits of its digest.
+    pub(crate) revision: String,
+    /// When it was written, by the clock of whoever took it in.
+    pub(crate) changed_at: DateTime<Utc>,
+    /// Name to content, as it came.
+    pub(crate) files: BTreeMap<String, Vec<u8>>,
+}
+
+/// The policies of one revision, each with the file that it stands in.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Snapshot {
+    pub(crate) revision: String,
+    pub(crate) changed_at: DateTime<Utc>,
+    pub(crate) policies: BTreeMap<PolicyKey, Text>,
+}
+
+/// One policy as its file has it, defaults filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Text {
+    pub(crate) file: String,
+    pub(crate) object: AnyPolicy,
+}
+
+/// Reads every file; all policies lie in `namespace`. The paths of problems begin with the file's name.
+pub(crate) fn read(texts: &Texts, namespace: &str) -> Result<Snapshot, Vec<Problem>> {
+    let mut policies = BTreeMap::new();
+    let mut problems = Vec::new();
+    for (file, bytes) in &texts.files {
+        if !is_yaml(file) {
+            problems.push(Problem::expected(file, "is no policy file", "a name that ends with .yaml, .yml or .json"));
+            continue;
+        }
+        let documents = match documents::parse_documents(file, bytes) {
+            Ok(documents) => documents,
+            Err(problem) => {
+                problems.push(problem);
+                continue;
+            }
+        };
+        for document in documents {
+            match admit(document, namespace) {
+                Ok(object) => {
+                    let key = object.key();
+                    let text = Text { file: file.clone(), object };
+                    if let Some(earlier) = policies.insert(key.clone(), text) {
+                        let kind = key.kind.as_str();
+                        let found = format!("defines {kind} {} again, as {} does", key.name, earlier.file);
+                        problems.push(Problem::expected(file, found, "each policy once"));
+                    }
+                }
+                Err(found) => problems.extend(found.into_iter().map(|problem| in_file(file, &problem))),
+            }
+        }
+    }
+    if problems.is_empty() {
+        Ok(Snapshot { revision: texts.revision.clone(), changed_at: texts.changed_at, policies })
+    } else {
+        Err(problems)
+    }
+}
+
+/// A finding about a field, with the file in front.
+pub(crate) fn in_file(file: &str, problem: &Problem) -> Problem {
+    Problem::at(format!("{file}: {}", problem.path), problem.message.clone())
+}
+
+/// How many policies these files mean to hold, also where they cannot be read: the lines that name a kind of policy.
+pub(crate) fn meant_policies(texts: &Texts) -> u32 {
+    let is_kind = |line: &str| {
+        let value =
+            line.trim_start_matches(['-', ' ']).strip_prefix("kind:").map(|rest| rest.trim().trim_matches(['"', '\'']));
+        value.is_some_and(|kind| crate::model::policy::PolicyKind::parse(kind).is_some())
+    };
+    let lines = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).lines().filter(|line| is_kind(line)).count();
+    u32::try_from(texts.files.values().map(lines).sum::<usize>()).unwrap_or(u32::MAX)
+}
+
+fn is_yaml(file: &str) -> bool {
+    [".yaml", ".yml", ".json"].iter().any(|ending| file.ends_with(ending))
+}
+
+fn admit(mut document: Value, namespace: &str) -> Result<AnyPolicy, Vec<Problem>> {
+    if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
+        let found = metadata.entry("namespace").or_insert_with(|| json!(namespace));
+        if found != namespace {
+            let expected = format!("`{namespace}`, or none: it defines policies for its own namespace only");
+            return Err(vec![Problem::expected("metadata.namespace", found, expected)]);
+        }
+        // What a server fills in is no text of the author's; written here it would only mislead.
+        const WRITTEN: [&str; 4] = ["name", "namespace", "labels", "annotations"];
+        if let Some(field) = metadata.keys().find(|field| !WRITTEN.contains(&field.as_str())) {
+            let expected = format!("only {} in a file", WRITTEN.join(", "));
+            return Err(vec![Problem::expected(format!("metadata.{field}"), "is set", expected)]);
+        }
+    }
+    if document.get("status").is_some() {
+        return Err(vec![Problem::expected("status", "is set", "a policy without status: the engine writes it")]);
+    }
+    AnyPolicy::from_json(document)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "\
+apiVersion: policy.trade.io/v1alpha2
+kind: LatencyBudgetPolicy
+metadata: {name: checkout}
+spec:
+  targetRef: {apiVersion: trade.io/v1, kind: OrderService, name: checkout}
+  thresholds: {p99: 800ms, duration: 2m}
+  actions: [{type: circuit-breaker, config: {timeout: 30s, fallback: cache-only}}]
+";
+
+    fn texts(files: &[(&str, &str)]) -> Texts {
+        Texts {
+            revision: "r".into(),
+            changed_at: DateTime::UNIX_EPOCH,
+            files: files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec())).collect(),
+        }
+    }
+
+    fn refused(files: &[(&str, &str)]) -> Vec<String> {
+        read(&texts(files), "lab").unwrap_err().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_document_of_every_file_is_a_policy_of_the_namespace() {
+        let second = GOOD.replace("name: checkout}\nspec", "name: quotes}\nspec");
+        let snapshot = read(&texts(&[("a.yaml", GOOD), ("b.yml", &second)]), "lab").unwrap();
+        let keys: Vec<_> = snapshot.policies.keys().map(ToString::to_string).collect();
+        assert_eq!(keys, ["lab/checkout", "lab/quotes"]);
+    }
+
+    #[test]
+    fn one_bad_file_refuses_the_whole_and_every_finding_names_its_file() {
+        let bad = GOOD.replace("2m", "1h30").replace("checkout", "quotes");
+        let syntax = "a: [1, 2\nb: 3\n";
+        let found = refused(&[("a.yaml", GOOD), ("b.yaml", &bad), ("c.yaml", syntax), ("d.txt", "x")]);
+        assert_eq!(found.len(), 3, "{found:#?}");
+        assert!(found[0].starts_with("b.yaml: spec.thresholds.duration: `1h30` "), "{found:#?}");
+        assert!(found[1].starts_with("c.yaml: line 2"), "{found:#?}");
+        assert!(found[2].starts_with("d.txt: is no policy file"), "{found:#?}");
+    }
+
+    #[test]
+    fn another_namespace_a_second_definition_and_a_servers_fields_are_refused() {
+        let elsewhere = GOOD.replace("{name: checkout}\n", "{name: checkout, namespace: trading}\n");
+        assert_eq!(
+            refused(&[("a.yaml", &elsewhere)]),
+            [
+                "a.yaml: metadata.namespace: \"trading\"; expected `lab`, or none: it defines policies for its own namespace only"
+            ]
+        );
+        let twice = refused(&[("a.yaml", GOOD), ("b.yaml", GOOD)]);
+        assert_eq!(
+            twice,
+            ["b.yaml: defines LatencyBudgetPolicy checkout again, as a.yaml does; expected each policy once"]
+        );
+        let owned = GOOD.replace("{name: checkout}\n", "{name: checkout, finalizers: [x]}\n");
+        assert!(refused(&[("a.yaml", &owned)])[0].starts_with("a.yaml: metadata.finalizers: is set"));
+    }
+
+    #[test]
+    fn policies_are_counted_in_files_that_cannot_be_read() {
+        let broken = format!("{GOOD}---\n{GOOD}---\nkind: Tenant\nx: [\n");
+        assert_eq!(meant_policies(&texts(&[("a.yaml", &broken)])), 2);
+    }
+}
