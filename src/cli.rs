@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::model::problem::Problem;
 
+mod bundle;
 pub mod cases;
 mod cluster;
 pub mod config;
@@ -32,7 +33,8 @@ mod trial;
 /// A policy names a target, signals with thresholds, and actions. TradeGuard measures, decides with Rego, acts, records
 /// what it did, and undoes it when there is evidence of recovery.
 ///
-/// Exit codes: 0 ok; 1 the answer is no (a breached or unknown verdict, a failed case, a demo that did not recover);
+/// Exit codes: 0 ok; 1 the answer is no (a breached or unknown verdict, a failed case, a demo that did not recover,
+/// a bad signature);
 /// 2 wrong usage or input; 3 something could not be reached.
 #[derive(Debug, Parser)]
 #[command(
@@ -56,6 +58,7 @@ enum Command {
     Explain(explain::Args),
     Source(source::Args),
     Release(release::Args),
+    Bundle(bundle::Args),
     Crd(crd::Args),
     Install(install::Args),
     /// Compile a rule that stands on standard input; the engine calls this.
@@ -177,6 +180,7 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, streams
         Command::Explain(args) => explain::run(&args, streams),
         Command::Source(args) => source::run(&args, streams),
         Command::Release(args) => release::run(&args, streams),
+        Command::Bundle(args) => bundle::run(&args, streams),
         Command::Crd(args) => crd::run(&args, streams),
         Command::Install(args) => install::run(&args, streams),
         Command::Trial => trial::run(streams),

@@ -16,6 +16,7 @@ use super::manifest::Manifest;
 use super::path;
 use super::refusal::Refusal;
 use super::roots::Root;
+use super::signature::SignedFile;
 use super::yaml;
 
 /// Files with their structured ones parsed; the signature file is no part of it.
@@ -52,14 +53,26 @@ impl<'a> Parsed<'a> {
     }
 
     /// The digest of the whole content.
-    pub(super) fn content_digest(&self) -> ContentDigest {
+    fn content_digest(&self) -> ContentDigest {
         let digests: Vec<_> =
             self.paths().map(|path| (path, self.digest(path, HashAlgorithm::Sha256).unwrap_or_default())).collect();
         ContentDigest::of(digests.iter().map(|(path, digest)| (*path, digest.as_slice())))
     }
 
+    /// The SHA-256 digest of every file, as it is signed.
+    pub(super) fn digests(&self) -> Vec<SignedFile> {
+        let algorithm = HashAlgorithm::Sha256;
+        let file = |path: &'a str| SignedFile {
+            name: path.to_owned(),
+            hash: digest::hex(&self.digest(path, algorithm).unwrap_or_default()),
+            algorithm: algorithm.as_str().to_owned(),
+        };
+        self.paths().map(file).collect()
+    }
+
     /// The content, if it is whole and fits its manifest.
     pub(super) fn content(self, limits: &Limits) -> Result<Content, Refusal> {
+        let digest = self.content_digest();
         let mut manifest = None;
         for (file, bytes) in self.files {
             match FileKind::of(file) {
@@ -91,7 +104,7 @@ impl<'a> Parsed<'a> {
             merged = merge(merged, nested, &mut Vec::new())
                 .map_err(|path| Refusal::DataConflict { file: file.to_owned(), path })?;
         }
-        Ok(Content { manifest, data: merged.canonical() })
+        Ok(Content { manifest, data: merged.canonical(), digest })
     }
 }
 
@@ -102,6 +115,8 @@ pub struct Content {
     pub manifest: Manifest,
     /// All data, merged: one JSON object.
     pub data: String,
+    /// What all files hold together.
+    pub digest: ContentDigest,
 }
 
 impl Content {

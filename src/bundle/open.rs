@@ -109,8 +109,7 @@ pub fn open(
     if let Some(signature) = &signature {
         verify::check_files(&parsed, verify::signed_files(signature, limits)?)?;
     }
-    let digest = parsed.content_digest();
-    let Content { manifest, data } = parsed.content(limits)?;
+    let Content { manifest, data, digest } = parsed.content(limits)?;
     check_ownership(manifest.roots(), accepted)?;
     check_order(&manifest, &digest, accepted)?;
     Ok(Bundle { manifest, files, data, digest, signer })
@@ -131,7 +130,7 @@ fn unsigned(files: &Files, limits: &Limits, accepted: &Accepted) -> Refusal {
     let is_known = accepted
         .mark
         .as_ref()
-        .is_some_and(|mark| Parsed::of(files, limits).is_ok_and(|parsed| parsed.content_digest() == mark.digest));
+        .is_some_and(|mark| Content::of(files, limits).is_ok_and(|content| content.digest == mark.digest));
     if is_known {
         return Refusal::Stripped { found: "the bundle holds what was accepted before, without .signatures.json" };
     }

@@ -2,7 +2,6 @@
 
 use super::archive::Files;
 use super::content::Parsed;
-use super::digest::{HashAlgorithm, hex};
 use super::key::{KeyError, PrivateKey};
 use super::kind::{FileKind, SIGNATURES};
 use super::limits::Limits;
@@ -31,18 +30,15 @@ pub enum Error {
     Key(#[from] KeyError),
 }
 
+/// The SHA-256 digest of every file, as it is signed.
+pub fn digests(files: &Files, limits: &Limits) -> Result<Vec<SignedFile>, Refusal> {
+    Ok(Parsed::of(files, limits)?.digests())
+}
+
 /// Puts a signature over every file beside the files; one that was there is replaced.
 pub fn sign(files: &mut Files, signing: Signing<'_>, limits: &Limits) -> Result<(), Error> {
     files.retain(|path, _| FileKind::of(path) != FileKind::Signatures);
-    let parsed = Parsed::of(files, limits)?;
-    let signed: Vec<SignedFile> = parsed
-        .paths()
-        .map(|path| SignedFile {
-            name: path.to_owned(),
-            hash: hex(&parsed.digest(path, HashAlgorithm::Sha256).unwrap_or_default()),
-            algorithm: HashAlgorithm::Sha256.as_str().to_owned(),
-        })
-        .collect();
+    let signed = digests(files, limits)?;
     let text = written(signing.key, signing.key_id, signing.scope, &signed)?;
     files.insert(SIGNATURES.to_owned(), text);
     Ok(())

@@ -24,6 +24,28 @@ pub fn check(modules: &[Module], entrypoints: &[&str], limits: &Limits) -> Resul
     pass(modules, entrypoints, limits).map(|_| ())
 }
 
+/// Whether the modules may be loaded, every one of them compiled whoever asks for it; the package of each as its path
+/// (`["data", "p"]`), in their order. For module sets whose entrypoints are not known yet.
+pub fn check_all(modules: &[Module], limits: &Limits) -> Result<Vec<Vec<String>>> {
+    let mut engine = pass(modules, &[], limits)?;
+    let packages = syntax::packages(engine.get_modules());
+    // Compiling any rule compiles them all; theirs may all be functions, which cannot be asked for.
+    let probe = Module::new(
+        "",
+        "package tradeguard.gate
+
+probe := true
+",
+    );
+    engine.add_policy(probe.path, probe.text).map_err(|error| {
+        let (at, message) = excerpt::located(&error.to_string(), "");
+        Error::Syntax { at, message }
+    })?;
+    let definitions = syntax::definitions(engine.get_modules());
+    compile(&mut engine, &definitions, "data.tradeguard.gate.probe")?;
+    Ok(packages)
+}
+
 /// As [`check`], and gives the engine that holds the modules, ready to be asked.
 pub(super) fn pass(modules: &[Module], entrypoints: &[&str], limits: &Limits) -> Result<Engine> {
     for module in modules {

@@ -79,6 +79,11 @@ pub(super) fn rules_of(module: &Module) -> impl Iterator<Item = (Path, &Rule)> {
     module.policy.iter().map(move |rule| (package.iter().cloned().chain(head_path(rule)).collect(), &**rule))
 }
 
+/// The package of every module.
+pub(super) fn packages(modules: &[Ref<Module>]) -> Vec<Path> {
+    modules.iter().map(|module| package_of(module)).collect()
+}
+
 /// All imports of the modules.
 pub(super) fn imports(modules: &[Ref<Module>]) -> Vec<Import> {
     modules.iter().flat_map(|module| imports_of(module).into_values()).collect()

@@ -29,7 +29,7 @@ pub(in crate::bundle) fn parse(bytes: &[u8], most: usize) -> Result<Json<'_>, Fa
 /// Line and column of a byte, from 1.
 fn place(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     let before = bytes.get(..at)?;
-    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let line = before.split(|byte| *byte == b'\n').count();
     let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
     Some((line, at - start + 1))
 }

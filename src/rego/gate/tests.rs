@@ -265,3 +265,27 @@ proptest::proptest! {
         let _ = check_all(&[("p.rego", &format!("{head}{}", pieces.join(" ")))]);
     }
 }
+
+fn check_whole(modules: &[(&str, &str)]) -> Result<Vec<Vec<String>>, Error> {
+    let modules: Vec<_> = modules.iter().map(|(path, text)| Module::new(*path, *text)).collect();
+    super::check_all(&modules, &Limits::default())
+}
+
+#[test]
+fn a_set_without_known_entrypoints_is_compiled_whole() {
+    let good = ("a.rego", "package lib.a\nf(x) := x + 1");
+    let uses_data = ("b.rego", "package lib[\"b c\"]\nimport data.lib.a\nimport data.limits\nr := a.f(limits.share)");
+    let packages = check_whole(&[good, uses_data]).unwrap();
+    assert_eq!(packages, [["data", "lib", "a"], ["data", "lib", "b c"]]);
+    for text in [
+        "package z\nr if { x == y }",
+        "package z\nf(x) := 1 if { y == x }",
+        "package z\nr if nosuch(1)",
+        "package z\nr if r",
+        "package z\nr := time.now_ns()",
+    ] {
+        let error = check_whole(&[good, ("z.rego", text)]).expect_err(text);
+        assert!(error.to_string().starts_with("z.rego:2:"), "{error}");
+    }
+    assert!(check_whole(&[]).unwrap().is_empty());
+}
