@@ -19,6 +19,7 @@ test: ## check, then the real parts and every test that runs against them
 	$(MAKE) check
 	$(MAKE) parts
 	$(PARTS_BIN)/opa test policies/
+	$(PARTS_BIN)/opa test --bundle bundles/compliance-audit
 	cargo test --locked --test it real::
 
 parts: ## build the real parts (etcd, Kubernetes, Prometheus, opa), or find them built

@@ -46,7 +46,7 @@ pub use open::{Accepted, Bundle, Neighbour, open};
 pub use refusal::Refusal;
 pub use roots::Root;
 pub use sequence::{Mark, Sequence};
-pub use sign::{Error as SignError, Signing, sign};
+pub use sign::{Error as SignError, Signing, digests, sign};
 pub use signature::{Signature, SignedFile};
 pub use trust::{Trust, TrustedKey};
 pub use verify::Signer;

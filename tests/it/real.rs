@@ -1,6 +1,7 @@
 //! Tests that need the real parts; `make check` leaves them out, `make test` builds the parts and runs them.
 //! In real time: they wait for conditions, each with a deadline.
 
+mod bundles;
 mod contract;
 mod crds;
 mod effects;
