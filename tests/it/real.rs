@@ -12,4 +12,5 @@ mod prometheus_signals;
 mod scene;
 mod seed;
 mod smoke;
+mod sources;
 mod survival;

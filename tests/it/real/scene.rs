@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
@@ -168,6 +168,11 @@ stateDir: state
         let lease = leases.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
         let holder = lease.items.into_iter().find_map(|lease| lease.spec?.holder_identity);
         holder.filter(|holder| !holder.is_empty()).ok_or_else(|| String::from("nobody holds the Lease"))
+    }
+
+    /// The ConfigMaps of the service's namespace.
+    pub(super) fn config_maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
     }
 
     /// The Pods of primary.
