@@ -1,4 +1,4 @@
-//! The case list of the shipped latency rule: `tests/cases/rego` through bytecode, interpreter and verdict. The same
+//! The case list of the shipped latency rule: `tests/rego_cases` through bytecode, interpreter and verdict. The same
 //! list goes through `opa` in `real::opa`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,7 +80,7 @@ fn reading(text: &str) -> Signal {
 
 /// Every case of the list.
 pub(crate) fn cases() -> Vec<Case> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/rego");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rego_cases");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
