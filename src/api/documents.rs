@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of kinds; [`super::admission`] checks what was read.
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::model::problem::Problem;
@@ -37,6 +38,15 @@ pub fn parse_document(path: &str, bytes: &[u8]) -> Result<Value, Problem> {
         Some(document) if documents.is_empty() => Ok(document),
         _ => Err(Problem::expected(path, format!("has {} documents", documents.len() + 1), "one")),
     }
+}
+
+/// Reads what a document of the file `path` is meant to be; a value of the wrong type is named by its field.
+pub(crate) fn read<T: DeserializeOwned>(path: &str, document: Value) -> Result<T, Problem> {
+    serde_path_to_error::deserialize(document).map_err(|error| {
+        let field = error.path().to_string();
+        let message = error.into_inner().to_string();
+        Problem::at(if field == "." { path.to_owned() } else { format!("{path}: {field}") }, message)
+    })
 }
 
 fn one_line(message: &str) -> String {

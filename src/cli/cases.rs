@@ -77,9 +77,9 @@ pub fn run(text: &str, path: &str) -> Report {
 
 fn run_case(path: &str, document: serde_json::Value) -> CaseReport {
     let name = document.get("name").and_then(serde_json::Value::as_str).unwrap_or("a case without a name").to_owned();
-    let case: Case = match serde_json::from_value(document) {
+    let case: Case = match documents::read(path, document) {
         Ok(case) => case,
-        Err(error) => return CaseReport::unreadable(&name, vec![Problem::at(path, error.to_string())]),
+        Err(problem) => return CaseReport::unreadable(&name, vec![problem]),
     };
     let steps = case.steps.len();
     match play(&case) {

@@ -11,6 +11,7 @@ use super::config::Config;
 use super::policy_file;
 use super::readings::{ReadingsFile, readings_of};
 use super::{Exit, Output, Result, Streams};
+use crate::api::documents;
 use crate::clock::Clock;
 use crate::decide::{self, Decision, Entry, Plan, Situation};
 use crate::model::effect::Records;
@@ -104,8 +105,7 @@ fn unknown_target() -> facts::Target {
 fn observation(path: &std::path::Path, entry: &Entry, now: DateTime<Utc>) -> Result<Observation, Vec<Problem>> {
     let file_name = path.display().to_string();
     let document = policy_file::document(path).map_err(|problem| vec![problem])?;
-    let file: File =
-        serde_json::from_value(document).map_err(|error| vec![Problem::at(&file_name, error.to_string())])?;
+    let file: File = documents::read(&file_name, document).map_err(|problem| vec![problem])?;
     let mut problems = Vec::new();
     let mut read = |at: &str, written: &ReadingsFile| {
         for signal in written.keys().filter(|signal| !entry.policy.signals.contains_key(*signal)) {

@@ -123,8 +123,14 @@ fn wrong_readings_are_refused_by_field() {
         ("readings: {p99: {value: 1}}", "readings.p99.unit"),
         ("readings: {p99: {reason: Whatever}}", "readings.p99.reason"),
         ("readings: {p99: {}}", "readings.p99"),
-        ("readings: {p99: {value: many, unit: s}}", "readings.yaml"),
-        ("reading: {}", "readings.yaml"),
+        (
+            "readings: {p99: {value: many, unit: s}}",
+            "readings.yaml: readings.p99.value: invalid type: string \"many\", expected f64",
+        ),
+        ("readings: {p99: {value: 1, unit: s, series: -1}}", "readings.yaml: readings.p99.series: "),
+        ("readings: {p99: 1.2}", "readings.yaml: readings.p99: "),
+        ("readings: {}\npods: {a: {p99: {value: 1, unit: s, age: 3}}}", "readings.yaml: pods.a.p99.age: "),
+        ("reading: {}", "readings.yaml: reading: unknown field `reading`, expected `readings` or `pods`"),
         ("readings: {}\npods: {a: {p99: {value: 1, unit: x}}}", "pods.a.p99.unit"),
     ] {
         let (exit, _, err) = eval(SEED, readings, &[]);
