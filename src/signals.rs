@@ -24,7 +24,6 @@ use crate::model::reading::{GroupName, NoReading, Observation, PodName, Reading,
 mod credentials;
 mod histogram;
 mod options;
-mod own;
 mod own_run;
 mod plan;
 mod prometheus;
@@ -39,7 +38,6 @@ mod template;
 mod transport;
 
 pub use options::{Backend, Basic, CustomTemplate, Options, Prometheus, Scrape, TemplateLabels};
-pub use own::{OwnQuery, check_query};
 pub use quantile::{Bucket, quantile};
 pub use reqwest_transport::ReqwestTransport;
 pub use stats::BackendStats;

@@ -10,10 +10,9 @@ use serde_json::{Value, json};
 
 use crate::api::{AnyPolicy, GovernancePolicy, LatencyBudgetPolicy, Tenant, admission, documents};
 use crate::decide::{self, Entry, Surroundings};
-use crate::model::policy::{Draft, PolicyKind};
+use crate::model::policy::PolicyKind;
 use crate::model::problem::Problem;
 use crate::model::tenant;
-use crate::signals;
 
 /// The largest file that is read at all; what is read is then checked against `documents::LARGEST`.
 const LARGEST_READ: u64 = 16 << 20;
@@ -81,16 +80,5 @@ pub(crate) fn prepared(
         surroundings.target_kinds = BTreeSet::from([(target.api_version.clone(), target.kind.clone())]);
     }
     let prepared = decide::prepare(&draft, &policy.spec_json(), &Arc::new(tenant), &Arc::new(surroundings));
-    let queries = query_problems(&draft);
-    match prepared {
-        Ok(entry) if queries.is_empty() => Ok(entry),
-        Ok(_) => Err(queries),
-        Err(invalid) => Err(invalid.problems.into_iter().chain(queries).collect()),
-    }
-}
-
-fn query_problems(draft: &Draft) -> Vec<Problem> {
-    let queries =
-        draft.signals.iter().filter_map(|signal| Some((format!("{}.query", signal.path), signal.query.as_ref()?)));
-    queries.filter_map(|(path, query)| signals::check_query(&path, query).err()).collect()
+    prepared.map_err(|invalid| invalid.problems)
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::own::check_query;
 use super::plan::{OwnText, Plan};
 use super::prometheus::{Client, Lane, Query, Round};
 use super::reply::{LABELS, ResultKind};
+use crate::decide::check_query;
 use crate::model::reading::NoReading;
 
 /// What a query answered.

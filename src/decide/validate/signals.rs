@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use promql_parser::parser::{self, Expr};
-
 use crate::model::policy::{Draft, DraftSignal, PolicyKind, SignalSource, SignalSpec};
 use crate::model::problem::Problem;
 use crate::model::quantity::{BaseUnit, EXPECTED_UNITS, Threshold, Unit};
@@ -11,6 +9,7 @@ use crate::model::reading::SignalName;
 use crate::model::reason::Reason;
 use crate::model::time;
 
+use super::super::own_query::check_query;
 use super::{Findings, Surroundings};
 
 pub(super) fn check(
@@ -75,14 +74,8 @@ fn source_of(signal: &DraftSignal, findings: &mut Findings) -> Option<SignalSour
             None
         }
         (Some(query), None) => {
-            let parsed = match parser::parse(query) {
-                Ok(parsed) => parsed,
-                Err(message) => {
-                    findings.add(Problem::expected(query_path(path), format!("is no PromQL ({message})"), "a query"));
-                    return None;
-                }
-            };
-            unit_of(signal, &parsed, findings).map(|unit| SignalSource::Query { query: query.clone(), unit })
+            let found = check_query(&query_path(path), query).map_err(|problem| findings.add(problem)).ok()?;
+            unit_of(signal, found.unit, findings).map(|unit| SignalSource::Query { query: query.clone(), unit })
         }
         (None, Some(quantile)) if quantile > 0.0 && quantile < 1.0 => Some(SignalSource::Quantile(quantile)),
         (None, Some(quantile)) => {
@@ -106,10 +99,10 @@ fn unit_path(signal: &str) -> String {
     if signal.starts_with("spec.thresholds") { "spec.signal.unit".to_owned() } else { format!("{signal}.unit") }
 }
 
-fn unit_of(signal: &DraftSignal, query: &Expr, findings: &mut Findings) -> Option<Unit> {
+fn unit_of(signal: &DraftSignal, told: Option<Unit>, findings: &mut Findings) -> Option<Unit> {
     let path = unit_path(&signal.path);
     let declared = signal.unit.as_ref();
-    let unit = declared.map_or_else(|| metric_behind(query).and_then(Unit::of_metric), |symbol| Unit::parse(symbol));
+    let unit = declared.map_or(told, |symbol| Unit::parse(symbol));
     let found = declared.map_or_else(
         || "is missing, and the query does not tell".to_owned(),
         |symbol| format!("`{symbol}` is no unit"),
@@ -118,42 +111,6 @@ fn unit_of(signal: &DraftSignal, query: &Expr, findings: &mut Findings) -> Optio
         findings.add_as(Reason::UnknownUnit, Problem::expected(path, found, EXPECTED_UNITS));
     }
     unit
-}
-
-/// The metric whose unit the query's answer has: of a plain selector, of an aggregation that keeps the unit, and of
-/// a quantile over buckets. Anything else (a rate, a quotient) changes the unit, so it must be declared.
-fn metric_behind(query: &Expr) -> Option<&str> {
-    match query {
-        Expr::Paren(inner) => metric_behind(&inner.expr),
-        Expr::VectorSelector(selector) => selector.name.as_deref(),
-        Expr::MatrixSelector(selector) => selector.vs.name.as_deref(),
-        Expr::Aggregate(aggregate) if keeps_unit(&aggregate.op.to_string()) => metric_behind(&aggregate.expr),
-        Expr::Call(call) => match call.func.name {
-            "histogram_quantile" => bucket_behind(call.args.args.get(1)?),
-            "avg_over_time" | "max_over_time" | "min_over_time" | "last_over_time" => {
-                metric_behind(call.args.args.first()?)
-            }
-            "quantile_over_time" => metric_behind(call.args.args.get(1)?),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn keeps_unit(operator: &str) -> bool {
-    matches!(operator, "avg" | "max" | "min" | "sum" | "quantile" | "topk" | "bottomk")
-}
-
-/// The histogram under `sum by (le) (rate(…_bucket[1m]))`.
-fn bucket_behind(expression: &Expr) -> Option<&str> {
-    match expression {
-        Expr::Paren(inner) => bucket_behind(&inner.expr),
-        Expr::Aggregate(aggregate) => bucket_behind(&aggregate.expr),
-        Expr::Call(call) => bucket_behind(call.args.args.first()?),
-        Expr::VectorSelector(selector) => selector.name.as_deref(),
-        Expr::MatrixSelector(selector) => selector.vs.name.as_deref(),
-        _ => None,
-    }
 }
 
 fn threshold_of(
