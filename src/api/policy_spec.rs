@@ -52,9 +52,9 @@ pub struct PolicyCore {
     #[serde(default)]
     #[schemars(schema_with = "schema::enforcement")]
     pub enforcement_action: Enforcement,
-    /// How often the policy is judged.
+    /// How often the policy is judged; at least a second.
     #[serde(default = "ten_seconds")]
-    #[schemars(schema_with = "schema::duration")]
+    #[schemars(schema_with = "schema::interval")]
     pub interval: String,
     /// The time span that one reading covers.
     #[serde(default = "one_minute")]

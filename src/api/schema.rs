@@ -37,6 +37,22 @@ pub(super) fn duration(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Whole seconds, any minutes or hours, or a thousand milliseconds somewhere in a text of the grammar. CEL cannot add the
+/// parts up (its `duration()` does not take every text of the grammar); what slips through is refused by validation.
+const A_SECOND: &str = "(^|[hms])[0-9]*[1-9][0-9]*([.][0-9]*)?s|[1-9][0-9]*([.][0-9]*)?(h|m([0-9.]|$))\
+    |[.][0-9]*[1-9][0-9]*(h|m([0-9.]|$))|(^|[hms])0*[1-9][0-9]{3}([.0-9]*)ms";
+
+/// A positive Go duration of at least a second.
+pub(super) fn interval(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = duration(generator);
+    let long_enough = format!("!({}) || self.matches('{A_SECOND}')", is_duration());
+    let message = format!("expected {}", time::EXPECTED_INTERVAL);
+    if let Some(rules) = schema.get_mut("x-kubernetes-validations").and_then(Value::as_array_mut) {
+        rules.push(rule(&long_enough, &message));
+    }
+    schema
+}
+
 /// A point in time (RFC 3339).
 pub(super) fn time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "date-time", "maxLength": 40})

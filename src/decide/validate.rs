@@ -120,7 +120,7 @@ pub fn validate(draft: &Draft, surroundings: &Surroundings, tenant: &Tenant) -> 
         Some(text) => findings.duration("spec.thresholds.recovery", text),
         None => duration,
     };
-    let interval = findings.duration("spec.interval", draft.interval.as_deref().unwrap_or(INTERVAL));
+    let interval = check_interval(draft.interval.as_deref().unwrap_or(INTERVAL), &mut findings);
     let window = findings.duration("spec.window", draft.window.as_deref().unwrap_or(WINDOW));
     let stale_after = findings.duration("spec.staleAfter", draft.stale_after.as_deref().unwrap_or(STALE_AFTER));
     let signals = signals::check(draft, surroundings, &mut findings);
@@ -177,6 +177,15 @@ pub(crate) fn replacement(
     let drafts = actions::drafts_of(at, written, &mut findings);
     let actions = actions::check(at, &drafts, surroundings, tenant, &mut findings);
     findings.into_invalid().map_or(Ok(actions), Err)
+}
+
+fn check_interval(text: &str, findings: &mut Findings) -> Option<Duration> {
+    let interval = findings.duration("spec.interval", text)?;
+    if interval < time::SHORTEST_INTERVAL {
+        findings.add(Problem::expected("spec.interval", format!("`{text}` is too short"), time::EXPECTED_INTERVAL));
+        return None;
+    }
+    Some(interval)
 }
 
 fn check_target(draft: &Draft, surroundings: &Surroundings, findings: &mut Findings) {

@@ -32,6 +32,12 @@ pub enum Error {
 /// What every message about a refused duration says is expected.
 pub const EXPECTED: &str = "a Go duration greater than zero, such as `2m`, `1h30m`, `800ms` or `1.5s`";
 
+/// The shortest time between two judgements: a policy may not keep the engine busy by itself.
+pub const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What every message about a refused interval says is expected.
+pub const EXPECTED_INTERVAL: &str = "at least one second, such as `10s`";
+
 const LONGEST_SECONDS: f64 = 100.0 * 366.0 * 86_400.0;
 
 /// Parses a positive Go duration.
