@@ -228,13 +228,26 @@ impl Making<'_> {
         let recorded = self.records.get(&claim.slot).filter(|record| record.phase != InterventionPhase::Restored);
         let found = match recorded.and_then(|record| record.original.as_ref()) {
             Some(Original::Weights(found)) => Some(found.clone()),
-            _ => self.live_weights(claim),
+            _ => self.untouched_weights(claim)?,
         };
         let Some(found) = found else {
             return Err((Reason::NoRoute, "the route's weights cannot be told now".to_owned()));
         };
         let diverted = weights::diverted(&found, divert).map_err(|unfit| (unfit.reason, unfit.message))?;
         Ok(Desired::Weights(diverted))
+    }
+
+    /// The weights of a route that nobody holds, if it could be given back step by step: a total of one leaves no
+    /// share for a probe, so there would never be evidence for its return.
+    fn untouched_weights(&self, claim: &Claim) -> Result<Option<Vec<Weight>>, Refusal> {
+        let found = self.live_weights(claim);
+        let total: u64 = found.iter().flatten().map(|weight| u64::from(weight.weight.unwrap_or(0))).sum();
+        if total == 1 && found.as_ref().is_some_and(|found| found.len() > 1) {
+            let message = "the route's weights add up to 1, which cannot be shared with a probe on the way back; \
+                           expected weights that add up to 100";
+            return Err((Reason::UnsupportedRoute, message.to_owned()));
+        }
+        Ok(found)
     }
 
     fn live_weights(&self, claim: &Claim) -> Option<Vec<Weight>> {

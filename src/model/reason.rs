@@ -161,7 +161,7 @@ reasons! {
     NoRoute,
     /// Several routes fit and the policy names none.
     AmbiguousRoute,
-    /// The route cannot be reweighted: it has no destinations with weights.
+    /// The route cannot be reweighted: its weights add up to nothing, or to one, which leaves no share for a probe.
     UnsupportedRoute,
     /// The mode is not in the configuration's list.
     UnknownMode,

@@ -53,7 +53,7 @@ fn a_probe_gets_some_traffic_even_of_a_small_total_and_never_all() {
     let found = route(&[("primary", Some(2)), ("cache-only", Some(0))]);
     assert_eq!(diverted_to(&found, "cache-only", 100, 10), [1, 1]);
     assert_eq!(diverted_to(&found, "cache-only", 100, 50), [1, 1]);
-    // A total of one cannot be shared: it stays away until all returns.
+    // A total of one cannot be shared; a route that is found so is not touched at all (`plan`).
     let found = route(&[("primary", Some(1)), ("cache-only", Some(0))]);
     assert_eq!(diverted_to(&found, "cache-only", 100, 10), [0, 1]);
     assert_eq!(diverted_to(&found, "cache-only", 100, 50), [0, 1]);

@@ -339,7 +339,8 @@ proptest! {
                     prop_assert_eq!(now, weights);
                 }
             }
-            None => prop_assert_eq!(total, 0),
+            // A total of one leaves no share for a probe on the way back.
+            None => prop_assert!(total <= 1),
         }
     }
 }
