@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`engine`] (the loop), then its steps in the order of a round: `review` (object → what is in
 //! force), `resolve` and `routes` (target → Pods and routes), `round` (measure and judge), `report` (status, which the
-//! plan rests on), `act` (plan → slots), `announce` (Events, CloudEvents), `publish` (the view). Around it: `watches`
+//! plan rests on), `act` and `slots` (plan → effects), `announce` (Events, CloudEvents), `publish` (the view). Around it: `watches`
 //! and `cache` (what the cluster looks like), `lease` and `takeover` (who acts, and from where).
 //!
 //! Refuses to know how a verdict comes about (`decide`), how an effect is made (`effects`), who asks over HTTP.
@@ -26,6 +26,7 @@ mod revisions;
 mod round;
 mod routes;
 mod selector_text;
+mod slots;
 mod source_status;
 mod sourcing;
 mod status;

@@ -3,46 +3,24 @@
 //! A slot is driven by one task at a time; slots succeed and fail alone. Driving is idempotent, so whoever is in doubt
 //! drives again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::Pod;
 use tracing::{debug, info, warn};
 
 use crate::api::Intervention;
-use crate::controller::backoff::Backoff;
 use crate::controller::engine::{Done, Engine, SLOT};
 use crate::controller::governed::Governed;
-use crate::controller::watches::Caches;
 use crate::decide::{self, Freeze, Planned};
 use crate::effects::{self, Driven, Outcome, Seen, Wanted};
-use crate::model::effect::{InterventionPhase, Record, Records};
+use crate::model::effect::InterventionPhase;
 use crate::model::phase::Phase;
 use crate::model::policy::{ActionKind, PolicyKey};
 use crate::model::reason::Reason;
 use crate::model::slot::Slot;
 use crate::telemetry::metrics::{ExecutionResult, ReconcileResult, Step};
-
-/// The slots that something was ever wanted of, and their records.
-#[derive(Debug, Default)]
-pub(crate) struct Slots {
-    records: Records,
-    objects: BTreeMap<Slot, Intervention>,
-    work: BTreeMap<Slot, Work>,
-}
-
-#[derive(Debug, Default)]
-struct Work {
-    running: bool,
-    backoff: Backoff,
-    /// Not before this, after a failure or while a revert is waited out.
-    not_before: Option<DateTime<Utc>>,
-    /// Something about the slot's objects changed: look whether the effect still stands.
-    recheck: bool,
-    /// Why it does not stand, if the last attempt failed.
-    failure: Option<(Reason, String)>,
-}
 
 /// What came of driving a slot.
 pub(crate) struct Finished {
@@ -51,116 +29,6 @@ pub(crate) struct Finished {
     action: ActionKind,
     tenant: String,
     result: Result<Driven, effects::Error>,
-}
-
-impl Slots {
-    /// The records as decisions see them.
-    pub(crate) fn records(&self) -> &Records {
-        &self.records
-    }
-
-    /// The Intervention of a slot.
-    pub(crate) fn object(&self, slot: &Slot) -> Option<&Intervention> {
-        self.objects.get(slot)
-    }
-
-    /// Every Intervention.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = (&Slot, &Intervention)> {
-        self.objects.iter()
-    }
-
-    /// Why a slot does not stand, if the last attempt failed.
-    pub(crate) fn failure(&self, slot: &Slot) -> Option<&(Reason, String)> {
-        self.work.get(slot)?.failure.as_ref()
-    }
-
-    /// Takes in what the watch says of one Intervention.
-    pub(crate) fn refresh(&mut self, caches: &Caches, namespace: &str, name: &str) {
-        match caches.interventions.get(namespace, name) {
-            Some(object) => self.take(&object),
-            None => {
-                let gone = self.objects.iter().find(|(_, object)| is_called(object, namespace, name));
-                if let Some(slot) = gone.map(|(slot, _)| slot.clone()) {
-                    self.drop_record(&slot);
-                }
-            }
-        }
-    }
-
-    /// Takes in everything that the watch holds.
-    pub(crate) fn refresh_all(&mut self, caches: &Caches) {
-        for object in caches.interventions.all() {
-            self.take(&object);
-        }
-    }
-
-    /// Forgets what was known and takes in what was read.
-    pub(crate) fn replace(&mut self, objects: Vec<Intervention>) {
-        self.objects.clear();
-        self.records.clear();
-        for object in objects {
-            self.take(&object);
-        }
-        self.recheck(|_| true);
-    }
-
-    fn take(&mut self, object: &Intervention) {
-        match object.record() {
-            Ok(record) => {
-                let slot = record.slot.clone();
-                // The watch may be behind our own last write.
-                let newest = self.objects.get(&slot).is_none_or(|known| version(object) >= version(known));
-                if newest {
-                    self.records.insert(slot.clone(), record);
-                    self.objects.insert(slot, object.clone());
-                }
-            }
-            Err(problem) => warn!(intervention = %object.name_any(), %problem, "a record cannot be read"),
-        }
-    }
-
-    fn drop_record(&mut self, slot: &Slot) {
-        self.records.remove(slot);
-        self.objects.remove(slot);
-    }
-
-    /// Slots in these namespaces are looked at again.
-    pub(crate) fn recheck(&mut self, concerns: impl Fn(&str) -> bool) {
-        for (slot, record) in &self.records {
-            if record.phase != InterventionPhase::Restored && concerns(slot.namespace()) {
-                self.work.entry(slot.clone()).or_default().recheck = true;
-            }
-        }
-    }
-
-    /// When a slot that waits is to be looked at again.
-    pub(crate) fn next_look(&self) -> Option<DateTime<Utc>> {
-        self.work.values().filter(|work| !work.running).filter_map(|work| work.not_before).min()
-    }
-
-    fn is_free(&self, slot: &Slot, now: DateTime<Utc>) -> bool {
-        self.work.get(slot).is_none_or(|work| !work.running && work.not_before.is_none_or(|at| at <= now))
-    }
-
-    fn needs_look(&self, slot: &Slot) -> bool {
-        self.work.get(slot).is_some_and(|work| work.recheck || work.not_before.is_some() || work.failure.is_some())
-    }
-
-    /// The slots that a policy holds and that are not undone.
-    pub(crate) fn held_by<'a>(&'a self, key: &'a PolicyKey) -> impl Iterator<Item = &'a Record> {
-        self.records
-            .values()
-            .filter(move |record| record.holder.policy == *key && record.phase != InterventionPhase::Restored)
-    }
-}
-
-fn is_called(object: &Intervention, namespace: &str, name: &str) -> bool {
-    object.namespace().as_deref() == Some(namespace) && object.name_any() == name
-}
-
-/// resourceVersions order as integers, in etcd as in the in-memory server.
-fn version(object: &Intervention) -> u64 {
-    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
 impl Engine {
@@ -201,7 +69,7 @@ impl Engine {
         }
         let decisions = wanted.iter().map(|(claims, held)| (claims.as_slice(), held.as_slice()));
         let budgets = decide::Budgets { freeze: self.freeze, ..self.parts.options.budgets };
-        let mut plan = decide::settle(decisions, &facts, self.slots.records(), &budgets, now);
+        let mut plan = decide::settle(decisions, &facts, &self.slots.records_with_begun(), &budgets, now);
         plan.release.retain(|slot| {
             let holder = self.slots.records().get(slot).map(|record| &record.holder.policy);
             holder.is_some_and(|holder| !keep.contains(holder) && !self.keeps_what_stands(holder))
@@ -266,12 +134,10 @@ impl Engine {
         let held_by = self.slots.records().get(&slot).map(|record| record.holder.clone());
         let Some(holder) = planned.as_ref().map(|planned| planned.holder.clone()).or(held_by) else { return };
         let governed = self.registry.get(&holder.policy);
-        let seen = self.seen(&slot, governed.and_then(|governed| governed.resolved.as_ref()));
+        let known_pods = governed.and_then(|governed| Some(governed.resolved.as_ref()?.pods.clone()));
+        let seen = self.seen(&slot, planned.is_some(), known_pods);
         let target = governed.and_then(|governed| Some(governed.entry.as_ref()?.policy.target_ref.clone()));
-        let work = self.slots.work.entry(slot.clone()).or_default();
-        work.running = true;
-        work.recheck = false;
-        work.not_before = None;
+        self.slots.begin(&slot, planned.as_ref(), now);
         let effects = Arc::clone(&self.parts.effects);
         let metrics = Arc::clone(&self.parts.metrics);
         self.tasks.spawn(async move {
@@ -298,28 +164,34 @@ impl Engine {
         });
     }
 
-    /// What the caches know about a slot's objects.
-    fn seen(&self, slot: &Slot, resolved: Option<&crate::controller::resolve::Resolved>) -> Seen {
+    /// What the caches know about a slot's objects. `pods` are those of the holder's target, where they are known:
+    /// an effect to be made never guesses at Pods, one to be undone looks for its marks in the whole namespace.
+    fn seen(&self, slot: &Slot, is_wanted: bool, pods: Option<Vec<Arc<Pod>>>) -> Seen {
+        let caches = &self.parts.caches;
         let namespace = slot.namespace();
-        let pods = match resolved {
-            Some(resolved) => resolved.pods.clone(),
-            None => self.parts.caches.pods.in_namespace(namespace),
+        let object = match slot {
+            Slot::Weights { route } => caches.virtual_services.cache.get(namespace, &route.virtual_service),
+            Slot::Mode { target, .. } => {
+                let kind = caches.targets.get(&(target.api_version.clone(), target.kind.clone()));
+                kind.and_then(|kind| kind.cache.get(namespace, &target.name))
+            }
+            Slot::Isolation { .. } => None,
         };
-        let services = self.parts.caches.services.in_namespace(namespace);
-        Seen { pods, services, object: None }
+        let pods = match pods {
+            Some(pods) => pods,
+            None if is_wanted => Vec::new(),
+            None => caches.pods.in_namespace(namespace),
+        };
+        Seen { pods, services: caches.services.in_namespace(namespace), object }
     }
 
     /// Takes in what came of driving a slot.
     pub(crate) fn driven(&mut self, finished: Finished, now: DateTime<Utc>) {
         let Finished { slot, holder, action, tenant, result } = finished;
         let jitter = self.parts.random.f64();
-        let work = self.slots.work.entry(slot.clone()).or_default();
-        work.running = false;
         match result {
             Ok(driven) => {
-                work.backoff.reset();
-                work.failure = None;
-                work.not_before = driven.again_at;
+                self.slots.succeeded(&slot, driven.again_at);
                 let outcome = driven.outcome;
                 if let Some(record) = &driven.record {
                     self.slots.take(record);
@@ -331,9 +203,8 @@ impl Engine {
                 }
             }
             Err(error) => {
-                let pause = work.backoff.after_failure(jitter);
-                work.not_before = Some(now + pause);
-                work.failure = Some((error.reason(), error.to_string()));
+                let failure = (error.reason(), error.to_string());
+                let pause = self.slots.failed(&slot, failure, jitter, now);
                 self.parts.metrics.queue_retried(SLOT);
                 warn!(reconciler = SLOT, request = %holder, tenant, policy = holder.name, %slot, %error, ?pause, "effect failed");
                 self.parts.metrics.execution(&tenant, action, ExecutionResult::Failure);

@@ -17,7 +17,6 @@ use tracing::{debug, error, info, warn};
 
 use crate::api::marks::FREEZE_CONFIG_MAP;
 use crate::clock::Clock;
-use crate::controller::act::Slots;
 use crate::controller::changes::Marks;
 use crate::controller::definitions::Definitions;
 use crate::controller::governed::Registry;
@@ -25,6 +24,7 @@ use crate::controller::lease::Role;
 use crate::controller::mirror::{self, Mirrors};
 use crate::controller::options::Options;
 use crate::controller::publish::Draft;
+use crate::controller::slots::Slots;
 use crate::controller::source_status::{self, SourceStatus};
 use crate::controller::tenancy::Tenancy;
 use crate::controller::watches::Caches;

@@ -4,8 +4,9 @@ use chrono::{DateTime, Utc};
 
 use crate::api::conditions::{self, Condition, ConditionStatus, ConditionType};
 use crate::api::policy_status::{Change, HeldBack, PolicyStatus, QueryStatus, SignalStatus, WorkloadStatus};
-use crate::controller::act::{Slots, is_open};
+use crate::controller::act::is_open;
 use crate::controller::governed::{Governed, Round, TextId};
+use crate::controller::slots::Slots;
 use crate::decide::{Judgement, Plan};
 use crate::model::effect::InterventionPhase;
 use crate::model::facts;

@@ -41,6 +41,8 @@ pub struct Instance {
 pub struct Settings<'a> {
     /// Its name among the instances.
     pub name: &'a str,
+    /// Its way to the world's API.
+    pub client: kube::Client,
     /// Where its events wait.
     pub state_dir: &'a Path,
     /// How long the Lease lasts.
@@ -62,7 +64,7 @@ impl Instance {
         let (view, seen) = watch::channel(Arc::new(View::default()));
         let (latency_rule, rule) = watch::channel(settings.latency_rule);
         let parts = controller::Parts {
-            client: world.memkube.client(settings.name),
+            client: settings.client,
             options: options(settings.name, settings.lease),
             clock: world.clock,
             signals: Arc::clone(&signals),

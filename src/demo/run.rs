@@ -48,7 +48,8 @@ impl Run {
         });
         // Long enough that a busy machine at high speed does not lose it.
         let lease = Duration::from_secs(600);
-        let settings = Settings { name: "demo", state_dir, lease, latency_rule: rule };
+        let settings =
+            Settings { name: "demo", client: world.memkube.client("demo"), state_dir, lease, latency_rule: rule };
         let engine = Instance::start(&world, settings).await?;
         let recorder = Recorder::new(&world, limit);
         Ok(Self { world, engine, recorder, fault, stop, going })
