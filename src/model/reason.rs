@@ -1,4 +1,7 @@
-//! The one closed list of reasons, shared by conditions, Events, audit records and metric labels.
+//! The one closed list of reasons, shared by conditions, Events, audit records and metric labels. docs/reasons.md is
+//! made from it; a test keeps it equal.
+
+mod remedy;
 
 use std::fmt;
 
