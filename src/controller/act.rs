@@ -26,6 +26,8 @@ use crate::telemetry::metrics::{ExecutionResult, ReconcileResult, Step};
 pub(crate) struct Finished {
     slot: Slot,
     holder: PolicyKey,
+    /// Who held it before, if it was another policy.
+    previous: Option<PolicyKey>,
     action: ActionKind,
     tenant: String,
     result: Result<Driven, effects::Error>,
@@ -132,7 +134,9 @@ impl Engine {
         let Some(actor) = self.actor() else { return };
         let record = self.slots.object(&slot).cloned();
         let held_by = self.slots.records().get(&slot).map(|record| record.holder.clone());
+        let previous = held_by.as_ref().map(|holder| holder.policy.clone());
         let Some(holder) = planned.as_ref().map(|planned| planned.holder.clone()).or(held_by) else { return };
+        let previous = previous.filter(|previous| *previous != holder.policy);
         let governed = self.registry.get(&holder.policy);
         let known_pods = governed.and_then(|governed| Some(governed.resolved.as_ref()?.pods.clone()));
         let seen = self.seen(&slot, planned.is_some(), known_pods);
@@ -160,7 +164,8 @@ impl Engine {
                 _ => {}
             }
             let action = holder.action;
-            Done::Driven(Box::new(Finished { slot, holder: holder.policy, action, tenant: holder.tenant, result }))
+            let (holder, tenant) = (holder.policy, holder.tenant);
+            Done::Driven(Box::new(Finished { slot, holder, previous, action, tenant, result }))
         });
     }
 
@@ -187,7 +192,7 @@ impl Engine {
 
     /// Takes in what came of driving a slot.
     pub(crate) fn driven(&mut self, finished: Finished, now: DateTime<Utc>) {
-        let Finished { slot, holder, action, tenant, result } = finished;
+        let Finished { slot, holder, previous, action, tenant, result } = finished;
         let jitter = self.parts.random.f64();
         match result {
             Ok(driven) => {
@@ -217,6 +222,10 @@ impl Engine {
             governed.resolved = None;
         }
         self.registry.want_report(&holder);
+        // One that holds nothing any more loses its finalizer, and may be waiting for that.
+        if let Some(previous) = previous {
+            self.registry.want_report(&previous);
+        }
     }
 
     /// Reads a slot's record from the API server.
