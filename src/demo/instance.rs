@@ -16,7 +16,7 @@ use crate::decide::{Budgets, Surroundings};
 use crate::effects::outbox::{self, Outbox};
 use crate::model::view::View;
 use crate::rego::Rule;
-use crate::signals::{self, Signals};
+use crate::signals::{self, Signals, Transport};
 use crate::telemetry::metrics::{self, Metrics};
 
 /// Name of the sink that every event goes to.
@@ -49,6 +49,25 @@ pub struct Settings<'a> {
     pub lease: Duration,
     /// The latency rule to begin with.
     pub latency_rule: Rule,
+    /// How it measures.
+    pub measuring: Measuring,
+    /// `apiVersion` and kind of what policies may target beside the order service.
+    pub further_kinds: &'a [(&'a str, &'a str)],
+}
+
+/// How an instance measures.
+pub struct Measuring {
+    /// As in the configuration.
+    pub options: signals::Options,
+    /// How requests travel.
+    pub transport: Arc<dyn Transport>,
+}
+
+impl Measuring {
+    /// Scrapes the simulated Pods of a world.
+    pub fn of_pods(world: &World) -> Self {
+        Self { options: scraping(), transport: world.transport() }
+    }
 }
 
 impl Instance {
@@ -56,8 +75,9 @@ impl Instance {
     pub async fn start(world: &World, settings: Settings<'_>) -> anyhow::Result<Self> {
         let cancel = CancellationToken::new();
         let metrics = Arc::new(Metrics::new(metrics::Options::default()));
-        let signals =
-            Arc::new(Signals::new(&signal_options(), world.transport(), world.clock).context("the demo's signals")?);
+        let Measuring { options: measuring, transport } = settings.measuring;
+        let backends = measuring.backends.keys().cloned().collect();
+        let signals = Arc::new(Signals::new(&measuring, transport, world.clock).context("the demo's signals")?);
         let sinks = BTreeMap::from([(SINK.to_owned(), world.sink())]);
         let outbox = Outbox::open(settings.state_dir, outbox::Limits::default(), sinks).await?;
         let outbox = Arc::new(outbox);
@@ -65,7 +85,7 @@ impl Instance {
         let (latency_rule, rule) = watch::channel(settings.latency_rule);
         let parts = controller::Parts {
             client: settings.client,
-            options: options(settings.name, settings.lease),
+            options: options(settings.name, settings.lease, backends, settings.further_kinds),
             clock: world.clock,
             signals: Arc::clone(&signals),
             outbox: Arc::clone(&outbox),
@@ -102,7 +122,7 @@ impl Instance {
     }
 }
 
-fn signal_options() -> signals::Options {
+fn scraping() -> signals::Options {
     let scrape = signals::Scrape { port: Some(8080), interval: Some("5s".into()), ..signals::Scrape::default() };
     signals::Options {
         default_backend: Some(BACKEND.to_owned()),
@@ -112,15 +132,21 @@ fn signal_options() -> signals::Options {
     }
 }
 
-fn options(name: &str, lease: Duration) -> controller::Options {
-    let target_kinds = vec![("trade.io/v1".to_owned(), "OrderService".to_owned())];
+fn options(
+    name: &str,
+    lease: Duration,
+    backends: BTreeSet<String>,
+    further_kinds: &[(&str, &str)],
+) -> controller::Options {
+    let kinds = [("trade.io/v1", "OrderService")].into_iter().chain(further_kinds.iter().copied());
+    let target_kinds: Vec<_> = kinds.map(|(version, kind)| (version.to_owned(), kind.to_owned())).collect();
     controller::Options {
         identity: name.to_owned(),
         namespace: OWN_NAMESPACE.to_owned(),
         lease: lease::Options { namespace: OWN_NAMESPACE.into(), name: "tradeguard-actor".into(), duration: lease },
         surroundings: Arc::new(Surroundings {
             sinks: BTreeSet::from([SINK.to_owned()]),
-            backends: BTreeSet::from([BACKEND.to_owned()]),
+            backends,
             templates: signals::built_in_templates().into_keys().collect(),
             target_kinds: target_kinds.iter().cloned().collect(),
             ..Surroundings::default()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::fault::Fault;
-use super::instance::{Instance, Settings};
+use super::instance::{Instance, Measuring, Settings};
 use super::story::Recorder;
 use super::world::World;
 use crate::model::view::View;
@@ -48,8 +48,15 @@ impl Run {
         });
         // Long enough that a busy machine at high speed does not lose it.
         let lease = Duration::from_secs(600);
-        let settings =
-            Settings { name: "demo", client: world.memkube.client("demo"), state_dir, lease, latency_rule: rule };
+        let settings = Settings {
+            name: "demo",
+            client: world.memkube.client("demo"),
+            state_dir,
+            lease,
+            latency_rule: rule,
+            measuring: Measuring::of_pods(&world),
+            further_kinds: &[],
+        };
         let engine = Instance::start(&world, settings).await?;
         let recorder = Recorder::new(&world, limit);
         Ok(Self { world, engine, recorder, fault, stop, going })
