@@ -116,6 +116,32 @@ impl Reason {
             Self::Detached => {
                 "See that the API server can be reached from this node. Another instance acts, if one can."
             }
+            Self::BundleInvalid => "Build the bundle anew with `opa build`; the message names the file and field.",
+            Self::BundleTooLarge => "Make the bundle smaller, or have its source's limits raised.",
+            Self::PathEscape | Self::NotAFile | Self::DuplicateFile => {
+                "Build the bundle with `opa build` rather than with an archiver; if that did not make it, find out who did."
+            }
+            Self::UnsupportedContent => "Build the bundle as Rego: `opa build` without a target of wasm or plan.",
+            Self::UnsupportedRegoVersion => "Write the modules in Rego v1 and build the bundle anew.",
+            Self::RootsOverlap => "Give each bundle roots of its own in its `.manifest`.",
+            Self::RootForeign => "Use roots that the source may bring, or have the source allow these.",
+            Self::OutsideRoots => "Move the module or data below the manifest's roots, or name its root there.",
+            Self::Unsigned => "Sign the bundle: `opa build --signing-key`, or `opa sign`.",
+            Self::SignatureStripped | Self::SignatureMalformed | Self::FileChanged | Self::FileMissing => {
+                "Publish the bundle as it was built and signed. If it was, somebody changed it on the way: find out who."
+            }
+            Self::FileNotSigned => "Sign the bundle again after its last change.",
+            Self::SignatureInvalid => "Sign with the key whose public part the source trusts, after the last change.",
+            Self::KeyUnknown => "Add the public key to the source's trust, or sign with a key that is there.",
+            Self::KeyRevoked | Self::KeyExpired => "Sign the bundle with a key that is valid.",
+            Self::AlgorithmMismatch => "Sign with the algorithm that the source names for the key.",
+            Self::SharedSecret => "Sign with a key pair (Ed25519, RS256, ES256).",
+            Self::ScopeMismatch => "Sign for the scope that the source expects.",
+            Self::WeakHash => "Sign anew with a current version of opa.",
+            Self::SequenceMissing => "Set `metadata.sequence` in the bundle's manifest, one higher with each release.",
+            Self::SequenceReplayed | Self::SequenceReused => {
+                "Publish with a higher `metadata.sequence`; to go back, pin the revision at the source."
+            }
             Self::Accepted
             | Self::WithinThresholds
             | Self::Healthy
