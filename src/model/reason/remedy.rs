@@ -116,6 +116,16 @@ impl Reason {
             Self::Detached => {
                 "See that the API server can be reached from this node. Another instance acts, if one can."
             }
+            Self::InvalidSource => {
+                "Correct the file at the line of the message. The last good revision stays in force until then."
+            }
+            Self::SourceNotFound => "Correct the source that the ConfigMap names, or create it.",
+            Self::TenantNotFound => "Create the Tenant, or correct `spec.tenant` of the source.",
+            Self::OutOfScope => {
+                "Move the ConfigMap into a namespace of its tenant; it defines policies for its own alone."
+            }
+            Self::RevisionNotFound => "Pin a revision that the source's status lists, or take the pin away.",
+            Self::PutBack => "Change the policy where it comes from, in its source.",
             Self::BundleInvalid => "Build the bundle anew with `opa build`; the message names the file and field.",
             Self::BundleTooLarge => "Make the bundle smaller, or have its source's limits raised.",
             Self::PathEscape | Self::NotAFile | Self::DuplicateFile => {
