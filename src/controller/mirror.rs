@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
@@ -34,7 +34,12 @@ struct Work {
     running: bool,
     backoff: Backoff,
     not_before: Option<DateTime<Utc>>,
+    /// When it was put back last; after a long peace the next edit is answered at once.
+    put_back_at: Option<DateTime<Utc>>,
 }
+
+/// How long nobody must have edited a mirror for the pauses to begin anew.
+const PEACE: TimeDelta = TimeDelta::minutes(5);
 
 /// What came of writing or deleting a mirror.
 pub(crate) struct Mirrored {
@@ -99,10 +104,6 @@ impl Engine {
         let Some(in_force) = self.definitions.winner(key) else { return };
         let being_deleted = object.as_ref().is_some_and(AnyPolicy::is_being_deleted);
         if being_deleted || object.as_ref().is_some_and(|object| is_true(object, in_force)) {
-            if let Some(work) = self.mirrors.work.get_mut(key).filter(|work| work.not_before.is_none_or(|at| at <= now))
-            {
-                work.backoff.reset();
-            }
             return;
         }
         let put_back = object.as_ref().is_some_and(|object| was_edited(object, in_force));
@@ -175,7 +176,12 @@ impl Engine {
                 return self.review(&key, now);
             }
             // Somebody who keeps writing it is answered ever more slowly.
-            Ok(()) => work.backoff.after_failure(jitter),
+            Ok(()) => {
+                if work.put_back_at.replace(now).is_none_or(|before| now - before > PEACE) {
+                    work.backoff.reset();
+                }
+                work.backoff.after_failure(jitter)
+            }
             Err(error) => {
                 debug!(request = %key, %error, "the mirror was not written");
                 work.backoff.after_failure(jitter)

@@ -42,6 +42,14 @@ struct Candidate {
     texts: Texts,
 }
 
+/// Why there is nothing to try.
+enum Unusable {
+    /// Nobody may define policies by it.
+    WithoutRight(Refusal),
+    /// The revision that a person asks for is not kept.
+    NotKept { tenant: Arc<Tenant>, revision: String, refusal: Refusal },
+}
+
 impl Engine {
     /// Looks at one ConfigMap again, whoever it belonged to before.
     pub(crate) fn look_at_config_map(&mut self, namespace: &str, name: &str, now: DateTime<Utc>) {
@@ -85,11 +93,17 @@ impl Engine {
         self.source_status.want(&id.source);
         let candidate = match self.candidate(id, newest.clone(), now) {
             Ok(candidate) => candidate,
-            Err(refusal) => {
-                // Nobody may act for it any more; this is a decision about its rights and no mistake in its text.
+            Err(Unusable::WithoutRight(refusal)) => {
+                // A decision about its rights and no mistake in its text: what it brought goes.
                 let gone = self.definitions.remove(id);
                 self.definitions.part_mut(id).rejected = Some(reject(&newest, None, refusal, now));
                 return self.review_each(gone, now);
+            }
+            Err(Unusable::NotKept { tenant, revision, refusal }) => {
+                let part = self.definitions.part_mut(id);
+                part.trying = None;
+                part.rejected = Some(Rejected { revision, ..reject(&newest, Some(tenant), refusal, now) });
+                return;
             }
         };
         let Candidate { tenant, texts } = candidate;
@@ -117,8 +131,8 @@ impl Engine {
     }
 
     /// Whose the part is and which of its revisions shall be in force.
-    fn candidate(&self, id: &PartId, newest: Texts, now: DateTime<Utc>) -> Result<Candidate, Refusal> {
-        let refusal = |reason, problem| Refusal { reason, problems: vec![problem] };
+    fn candidate(&self, id: &PartId, newest: Texts, now: DateTime<Utc>) -> Result<Candidate, Unusable> {
+        let refusal = |reason, problem| Unusable::WithoutRight(Refusal { reason, problems: vec![problem] });
         let source = self.parts.caches.policy_sources.get("", &id.source).ok_or_else(|| {
             let found = format!("names the PolicySource {}, which does not exist", id.source);
             refusal(Reason::SourceNotFound, Problem::at(format!("metadata.labels.{SOURCE_LABEL}"), found))
@@ -149,13 +163,12 @@ impl Engine {
             None => newest,
             Some(pin) if pin.revision == newest.revision => newest,
             Some(pin) => {
-                self.revisions_of(id).into_iter().find(|texts| texts.revision == pin.revision).ok_or_else(|| {
-                    let found = format!("revision {} of {} is not kept", pin.revision, pin.part);
-                    refusal(
-                        Reason::RevisionNotFound,
-                        Problem::expected("spec.pins", found, "one that `source history` lists"),
-                    )
-                })?
+                let kept = self.revisions_of(id).into_iter().find(|texts| texts.revision == pin.revision);
+                let found = format!("revision {} of {} is not kept", pin.revision, pin.part);
+                let problem = Problem::expected("spec.pins", found, "one that `tradeguard source history` lists");
+                let refusal = Refusal { reason: Reason::RevisionNotFound, problems: vec![problem] };
+                let (tenant, revision) = (Arc::clone(&tenant), pin.revision.clone());
+                kept.ok_or(Unusable::NotKept { tenant, revision, refusal })?
             }
         };
         Ok(Candidate { tenant, texts })

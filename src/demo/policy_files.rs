@@ -156,7 +156,7 @@ fn api_of(world: &World, path: &Path, object: &Value) -> Result<(Api<DynamicObje
     let client = world.memkube.client("kubectl");
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or(NAMESPACE);
     let api = match kind.as_str() {
-        "Tenant" | "Namespace" => Api::all_with(client, &resource),
+        "Tenant" | "PolicySource" | "Namespace" => Api::all_with(client, &resource),
         _ => Api::namespaced_with(client, namespace, &resource),
     };
     Ok((api, name))

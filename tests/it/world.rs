@@ -15,3 +15,4 @@ mod quiet;
 mod restarts;
 mod scene;
 mod sharing;
+mod sources;

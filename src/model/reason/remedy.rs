@@ -20,7 +20,7 @@ impl Reason {
                 "Use another action, or have the tenant's `allowedActions` extended by whoever runs the engine."
             }
             Self::TargetKindNotListed => {
-                "Have the kind added to `targetKinds` of the engine's configuration and install.yaml made anew, so that \
+                "Have the kind added to `targets` of the engine's configuration and install.yaml made anew, so that \
                  the engine may read it."
             }
             Self::TargetKindNotServed => {

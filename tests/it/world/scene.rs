@@ -163,6 +163,13 @@ impl Scene {
         self.api(api_version, kind).delete(name, &DeleteParams::default()).await.expect("is deleted");
     }
 
+    /// Deletes an object of ours that lies in no namespace.
+    pub(super) async fn delete_cluster(&self, kind: &str, name: &str) {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("policy.trade.io", "v1alpha2", kind));
+        let objects: Api<DynamicObject> = Api::all_with(self.world.memkube.client("kubectl"), &resource);
+        objects.delete(name, &DeleteParams::default()).await.expect("is deleted");
+    }
+
     pub(super) async fn delete_policy(&self, name: &str) {
         self.delete("policy.trade.io/v1alpha2", "LatencyBudgetPolicy", name).await;
     }
