@@ -37,5 +37,5 @@ pub use holder::Precedence;
 pub use judge::{Judgement, judge, next_due};
 pub(crate) use own_query::check_query;
 pub use plan::{Facts, Plan, Planned, WouldHave, plan};
-pub use standing::{Standing, groups, standing};
+pub use standing::{Standing, groups, replaced, standing};
 pub use validate::{Invalid, Surroundings, validate};

@@ -48,6 +48,7 @@ impl Engine {
                 continue;
             }
             self.ensure_facts(&key, &mut unknown_scales);
+            self.forget_replaced(&key);
             let Some(governed) = self.registry.get(&key) else { continue };
             let (Some(entry), Some(state)) = (&governed.entry, &governed.persisted) else { continue };
             if entry.policy.suspend {
@@ -82,6 +83,23 @@ impl Engine {
             self.show(key);
         }
         self.show_rest();
+    }
+
+    /// A Pod of the name of one that was isolated is not held for it. Before the record lets go of the old one, which
+    /// is all that tells the two apart.
+    fn forget_replaced(&mut self, key: &PolicyKey) {
+        let Some(governed) = self.registry.get(key) else { return };
+        let (Some(resolved), Some(persisted)) = (&governed.resolved, &governed.persisted) else { return };
+        let replaced = decide::replaced(persisted, &resolved.facts, self.slots.records());
+        if replaced.is_empty() {
+            return;
+        }
+        if let Some(governed) = self.registry.get_mut(key) {
+            for state in std::iter::once(&mut governed.state).chain(governed.persisted.as_mut()) {
+                state.suspects.retain(|pod| !replaced.contains(pod));
+            }
+        }
+        self.registry.want_report(key);
     }
 
     /// A policy whose newest text is not valid, with no good one known: its effects stay as they are.

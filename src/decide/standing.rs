@@ -40,6 +40,23 @@ pub fn standing(policy: &PolicyKey, facts: &facts::Target, records: &Records) ->
     standing
 }
 
+/// The suspects whose name another Pod bears now than the one that was isolated: what was found of the old one says
+/// nothing of the new one.
+pub fn replaced(state: &State, facts: &facts::Target, records: &Records) -> Vec<PodName> {
+    let Ok(workload) = &facts.workload else { return Vec::new() };
+    let slot = Slot::Isolation { workload: workload.key.clone() };
+    // A record that is over tells of an earlier Pod, which nobody suspects any more.
+    let record = records.get(&slot).filter(|record| record.stands());
+    let Some(Original::Isolated(recorded)) = record.and_then(|record| record.original.as_ref()) else {
+        return Vec::new();
+    };
+    let is_another = |name: &&PodName| {
+        let found = workload.pods.get(*name);
+        recorded.iter().any(|pod| pod.name == **name && found.is_some_and(|found| found.uid != pod.uid))
+    };
+    state.suspects.iter().filter(is_another).cloned().collect()
+}
+
 /// Where the workload cannot be told now, the policy's own record is all there is to go by.
 fn concerns(policy: &PolicyKey, facts: &facts::Target, record: &Record) -> bool {
     match (&facts.workload, &record.slot) {

@@ -136,7 +136,6 @@ async fn a_new_pod_of_the_same_name_is_not_held_for_the_old_one() {
     scene.until("the Pod is isolated", 120, || scene.isolated() == [name.as_str()]).await;
     scene.well_again();
     scene.delete("v1", "Pod", &name).await;
-    scene.rest(30).await;
     scene.world.add_pod(&name, "primary", PodModel { capacity: 120.0, cache_only: false });
     scene.rest(60).await;
     assert_eq!(scene.isolated(), [""; 0], "nobody found it slow");
@@ -149,7 +148,7 @@ async fn a_new_pod_of_the_same_name_is_not_held_for_the_old_one() {
 async fn a_namespace_without_its_pods_does_not_undo_what_stands_elsewhere() {
     let scene = Scene::open();
     let _engine = scene.acting_engine("a").await;
-    scene.apply(&breaker("orders", "10m")).await;
+    scene.apply(&breaker("orders", "30s")).await;
     scene.until_open("orders").await;
     for pod in scene.pods_in("cache-only") {
         scene.delete("v1", "Pod", &pod).await;
