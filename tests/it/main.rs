@@ -1,6 +1,7 @@
 //! Everything that needs more than one room: borders, the World, real parts.
 
 mod admission;
+mod bad_input;
 mod borders;
 mod cases;
 mod contract;

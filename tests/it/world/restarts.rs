@@ -103,9 +103,9 @@ async fn killed_at_any_write_of_the_opening_the_next_engine_finishes_it_and_all_
         engine.kill();
         let engine = scene.acting_engine("b").await;
         scene.until("the breaker is open", 120, || scene.phase("orders") == "Active" && scene.stands()).await;
-        scene.well_again();
-        scene.until("it has recovered", 600, || scene.phase("orders") == "Healthy").await;
-        scene.until_untouched(30).await;
+        scene.delete_policy("orders").await;
+        scene.until("it is gone", 60, || scene.policy("orders").is_none()).await;
+        assert!(scene.is_untouched(), "after write {write}");
         engine.stop().await;
     }
 }
