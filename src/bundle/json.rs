@@ -9,7 +9,12 @@ mod parse;
 
 use std::borrow::Cow;
 
+use super::refusal::shown;
+
 pub(super) use parse::parse;
+
+/// How deep values may be nested, and data as a whole; the readers that follow allow 128.
+pub(super) const DEEPEST: usize = 120;
 
 /// What is wrong with a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +82,7 @@ impl<'a> Json<'a> {
     }
 
     /// The canonical form, piece by piece.
-    pub(super) fn write(&self, out: &mut impl FnMut(&[u8])) {
+    pub(super) fn write(&self, out: &mut dyn FnMut(&[u8])) {
         match self {
             Self::Null => out(b"null"),
             Self::Bool(true) => out(b"true"),
@@ -94,19 +99,27 @@ impl<'a> Json<'a> {
                 }
                 out(b"]");
             }
-            Self::Object(fields) => {
-                out(b"{");
-                for (index, (key, value)) in fields.iter().enumerate() {
-                    if index > 0 {
-                        out(b",");
-                    }
-                    write_text(key, out);
-                    out(b":");
-                    value.write(out);
-                }
-                out(b"}");
-            }
+            Self::Object(fields) => write_object(fields.iter(), out, |value, out| value.write(out)),
         }
+    }
+
+    /// How many values it holds, itself and keys included.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Self::List(items) => 1 + items.iter().map(Self::count).sum::<usize>(),
+            Self::Object(fields) => 1 + fields.iter().map(|(_, value)| 1 + value.count()).sum::<usize>(),
+            _ => 1,
+        }
+    }
+
+    /// How deep it is nested; 1 for what holds nothing.
+    pub(super) fn depth(&self) -> usize {
+        let deepest = match self {
+            Self::List(items) => items.iter().map(Self::depth).max(),
+            Self::Object(fields) => fields.iter().map(|(_, value)| value.depth()).max(),
+            _ => None,
+        };
+        1 + deepest.unwrap_or(0)
     }
 
     /// The canonical form as text; it is JSON that any reader takes.
@@ -119,18 +132,31 @@ impl<'a> Json<'a> {
 
     /// For messages: the value, shortened.
     pub(super) fn shown(&self) -> String {
-        const MOST: usize = 60;
-        let text = self.canonical();
-        match text.char_indices().nth(MOST) {
-            Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-            None => text,
-        }
+        shown(&self.canonical())
     }
+}
+
+/// An object whose fields come in order of their keys.
+pub(super) fn write_object<'k, V>(
+    fields: impl Iterator<Item = (&'k str, V)>,
+    out: &mut dyn FnMut(&[u8]),
+    write: impl Fn(V, &mut dyn FnMut(&[u8])),
+) {
+    out(b"{");
+    for (index, (key, value)) in fields.enumerate() {
+        if index > 0 {
+            out(b",");
+        }
+        write_text(key, out);
+        out(b":");
+        write(value, out);
+    }
+    out(b"}");
 }
 
 /// As Go's encoder does: short forms of five control characters, the others in hex, U+2028 and U+2029 escaped, and
 /// everything else as it is.
-fn write_text(text: &str, out: &mut impl FnMut(&[u8])) {
+fn write_text(text: &str, out: &mut dyn FnMut(&[u8])) {
     out(b"\"");
     let mut plain = 0;
     for (index, c) in text.char_indices() {

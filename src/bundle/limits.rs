@@ -16,7 +16,7 @@ pub struct Limits {
     pub file_bytes: u64,
     /// Bytes of one file's name.
     pub path_bytes: usize,
-    /// JSON or YAML values (keys included) of one data file: a value takes about thirty times its shortest spelling.
+    /// JSON or YAML values of all data together, keys included. Memory follows it: a value takes up to a hundred bytes.
     pub values: usize,
     /// Roots of the manifest.
     pub roots: usize,
@@ -31,7 +31,7 @@ impl Default for Limits {
             entries: 20_000,
             file_bytes: 8 << 20,
             path_bytes: 512,
-            values: 500_000,
+            values: 1_000_000,
             roots: 1_000,
         }
     }

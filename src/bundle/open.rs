@@ -3,17 +3,18 @@
 use chrono::{DateTime, Utc};
 
 use super::archive::{self, Files};
-use super::content::{Content, Parsed};
+use super::content::Content;
 use super::digest::ContentDigest;
 use super::kind::{FileKind, SIGNATURES};
 use super::limits::Limits;
 use super::manifest::Manifest;
+use super::parsed::Parsed;
 use super::refusal::Refusal;
 use super::roots::Root;
 use super::sequence::Mark;
 use super::signature::Signature;
 use super::trust::Trust;
-use super::verify::{self, Signer};
+use super::verify::{self, Cover, Signer};
 
 /// What a source accepted before, and what it may bring.
 #[derive(Clone, Debug, Default)]
@@ -105,11 +106,10 @@ pub fn open(
     if signature.is_none() && trust.requires_signature() {
         return Err(unsigned(&files, limits, accepted));
     }
-    let parsed = Parsed::of(&files, limits)?;
-    if let Some(signature) = &signature {
-        verify::check_files(&parsed, verify::signed_files(signature, limits)?)?;
-    }
-    let Content { manifest, data, digest } = parsed.content(limits)?;
+    let mut cover = signature.map(|signature| Cover::of(&signature, limits)).transpose()?;
+    let parsed = Parsed::of(&files, limits, |file| cover.as_mut().map_or(Ok(()), |cover| cover.check(file)))?;
+    cover.map_or(Ok(()), Cover::end)?;
+    let Content { manifest, data, digest } = Content::of_parsed(parsed, limits)?;
     check_ownership(manifest.roots(), accepted)?;
     check_order(&manifest, &digest, accepted)?;
     Ok(Bundle { manifest, files, data, digest, signer })

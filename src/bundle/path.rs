@@ -1,16 +1,15 @@
 //! Names of files in an archive.
 
 use super::limits::Limits;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, shown};
 
 /// The file's path in the bundle: relative, by `/`, without `.` and `..`.
 ///
 /// `opa build` writes `/data.json`, `tar czf b.tgz .` writes `./data.json`; both mean `data.json`. OPA takes names as
 /// they are and cuts one leading `/` off before it looks a file up in the signature.
 pub(super) fn of(raw: &[u8], limits: &Limits) -> Result<String, Refusal> {
-    let refused = |problem| {
-        Err(Refusal::Path { path: shortened(&String::from_utf8_lossy(raw)), problem, limit: limits.path_bytes })
-    };
+    let refused =
+        |problem| Err(Refusal::Path { path: shown(&String::from_utf8_lossy(raw)), problem, limit: limits.path_bytes });
     if raw.len() > limits.path_bytes {
         return refused("is too long");
     }
@@ -39,16 +38,6 @@ pub(super) fn base(path: &str) -> &str {
 /// The part before the last `/`, empty at the top.
 pub(super) fn directory(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(directory, _)| directory)
-}
-
-/// For messages: what a stranger wrote may be long.
-fn shortened(text: &str) -> String {
-    const MOST: usize = 80;
-    let mut short: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
-    if text.chars().nth(MOST).is_some() {
-        short.push('…');
-    }
-    short
 }
 
 #[cfg(test)]

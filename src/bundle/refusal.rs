@@ -35,7 +35,7 @@ pub enum Refusal {
         limit: usize,
     },
     /// A name that is none for a file of a bundle.
-    #[error("archive entry `{path}`: its name {problem}; expected a relative path of at most {limit} bytes")]
+    #[error("the file name `{path}` {problem}; expected a relative path of at most {limit} bytes")]
     Path {
         /// As written, shortened.
         path: String,
@@ -349,4 +349,17 @@ impl Refusal {
 
 fn place(at: Option<(usize, usize)>) -> String {
     at.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default()
+}
+
+/// For messages: what a stranger wrote, without what would move a terminal's cursor, and not too long.
+pub fn shown(text: &str) -> String {
+    const MOST: usize = 150;
+    let mut shown = String::new();
+    for c in text.chars().take(MOST) {
+        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    if text.chars().nth(MOST).is_some() {
+        shown.push('…');
+    }
+    shown
 }

@@ -1,10 +1,11 @@
 //! Signing files.
 
 use super::archive::Files;
-use super::content::Parsed;
+use super::digest::{HashAlgorithm, hex};
 use super::key::{KeyError, PrivateKey};
 use super::kind::{FileKind, SIGNATURES};
 use super::limits::Limits;
+use super::parsed::Parsed;
 use super::refusal::Refusal;
 use super::signature::{SignedFile, written};
 
@@ -32,7 +33,13 @@ pub enum Error {
 
 /// The SHA-256 digest of every file, as it is signed.
 pub fn digests(files: &Files, limits: &Limits) -> Result<Vec<SignedFile>, Refusal> {
-    Ok(Parsed::of(files, limits)?.digests())
+    let parsed = Parsed::of(files, limits, |_| Ok(()))?;
+    let signed = parsed.files.iter().map(|file| SignedFile {
+        name: file.path.to_owned(),
+        hash: hex(&file.sha256),
+        algorithm: HashAlgorithm::Sha256.as_str().to_owned(),
+    });
+    Ok(signed.collect())
 }
 
 /// Puts a signature over every file beside the files; one that was there is replaced.

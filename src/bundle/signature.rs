@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::key::{KeyError, PrivateKey};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, shown};
 
 /// The only plugin that OPA and we have.
 const PLUGIN: &str = "_default";
@@ -150,7 +150,7 @@ pub(super) fn written(
 
 fn malformed(field: &'static str, found: impl Into<String>, expected: &'static str) -> Refusal {
     let found: String = found.into();
-    Refusal::Malformed { field, found: found.chars().take(200).collect(), expected }
+    Refusal::Malformed { field, found: shown(&found), expected }
 }
 
 fn json_of<'a, T: Deserialize<'a>>(field: &'static str, bytes: &'a [u8], expected: &'static str) -> Result<T, Refusal> {

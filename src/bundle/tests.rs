@@ -293,6 +293,14 @@ fn one_changed_byte_in_any_file_is_refused_by_name() {
 }
 
 #[test]
+fn a_forged_bundle_gets_no_further_than_its_first_forged_file() {
+    let mut forged = signed(files());
+    forged.insert("README.txt".into(), b"bye".to_vec());
+    forged.insert("audit/limits/data.json".into(), b"{{{".to_vec());
+    assert!(matches!(opened(&forged, &trust()), Err(Refusal::Changed { file, .. }) if file == "README.txt"));
+}
+
+#[test]
 fn a_missing_an_extra_and_a_renamed_file_are_refused() {
     let mut missing = signed(files());
     missing.remove("audit/rules.rego");
@@ -341,6 +349,12 @@ fn a_file_that_the_signature_lists_twice_is_refused() {
         }
     });
     assert_eq!(opened(&forged, &trust()).unwrap_err().reason(), Reason::SignatureMalformed);
+}
+
+#[test]
+fn what_a_stranger_wrote_moves_no_cursor() {
+    let refusal = opened(&signed_as(files(), Algorithm::EdDsa, "\u{1b}[2J\nk", ""), &trust()).unwrap_err();
+    assert!(refusal.to_string().contains("key `\\u{1b}[2J\\nk`"), "{refusal}");
 }
 
 #[test]
@@ -526,6 +540,25 @@ fn data_that_clashes_is_refused_even_if_equal() {
 }
 
 #[test]
+fn values_are_counted_over_all_files_and_levels_over_directories() {
+    let files = with("audit/data.yml", "more: [1, 2, 3]");
+    let opened_within = |values| {
+        let limits = Limits { values, ..Limits::default() };
+        open(&archive::write(&files).unwrap(), &Trust::default(), &limits, &Accepted::default(), now())
+    };
+    // The manifest has 10, the JSON 7, the YAML 6 and the events of its brackets.
+    assert!(opened_within(30).is_ok());
+    for values in [5, 12, 18] {
+        assert_eq!(opened_within(values).unwrap_err().reason(), Reason::BundleInvalid, "{values}");
+    }
+    let deep = format!("audit/{}data.json", "d/".repeat(100));
+    assert!(opened(&with(&deep, "{\"a\":1}"), &Trust::default()).is_ok());
+    let nested = format!("{}1{}", "[".repeat(30), "]".repeat(30));
+    let refusal = opened(&with(&deep, &nested), &Trust::default()).unwrap_err();
+    assert!(refusal.to_string().contains("too deep"), "{refusal}");
+}
+
+#[test]
 fn data_that_cannot_be_read_is_refused_with_its_place() {
     let mut files = with("audit/data.json", "{\n \"a\": }");
     let refusal = opened(&files, &trust().or_unsigned()).unwrap_err();
@@ -539,6 +572,17 @@ fn data_that_cannot_be_read_is_refused_with_its_place() {
     let mut binary = super::tests::files();
     binary.insert("audit/x.rego".into(), vec![0xff]);
     assert!(opened(&binary, &trust().or_unsigned()).unwrap_err().to_string().starts_with("audit/x.rego: is not UTF-8"));
+}
+
+#[test]
+fn ten_thousand_files_fit_the_limits() {
+    let mut many = files();
+    for index in 0..10_000 {
+        let module = format!("package audit.m{index}\n\nfindings contains {index}\n");
+        many.insert(format!("audit/m{index}/rules.rego"), module.into_bytes());
+    }
+    assert!(opened(&many, &Trust::default()).is_ok());
+    assert_eq!(opened(&signed(many), &trust()).unwrap().modules().count(), 10_001);
 }
 
 // Whatever comes.

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::algorithm::Algorithm;
 use super::key::{KeyError, PublicKey};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, shown};
 
 /// One key that signatures are taken from.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ impl Trust {
         let Some(trusted) = self.keys.get(id) else {
             let known = self.keys.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             let known = if known.is_empty() { "none".to_owned() } else { known };
-            return Err(Refusal::KeyUnknown { key: id.chars().take(100).collect(), known });
+            return Err(Refusal::KeyUnknown { key: shown(id), known });
         };
         let key = trusted.id.clone();
         if trusted.is_revoked {

@@ -10,7 +10,10 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::DuplicateKeyPolicy;
 
-use super::json::{self, Fault, Fields, Json};
+use super::json::{self, DEEPEST, Fault, Fields, Json};
+
+/// Bytes of all texts together, those that aliases repeat included.
+const MOST_TEXT: usize = 16 << 20;
 
 /// The value of a YAML file with at most `most` values, keys included.
 pub(super) fn parse(bytes: &[u8], most: usize) -> Result<Json<'_>, Fault> {
@@ -24,7 +27,7 @@ pub(super) fn parse(bytes: &[u8], most: usize) -> Result<Json<'_>, Fault> {
         with_snippet: false,
         strict_booleans: true,
         duplicate_keys: DuplicateKeyPolicy::LastWins,
-        budget: serde_saphyr::budget! { max_events: most, max_nodes: most, max_depth: 120 },
+        budget: serde_saphyr::budget! { max_events: most, max_nodes: most, max_depth: DEEPEST, max_total_scalar_bytes: MOST_TEXT },
     };
     let documents: Vec<Json<'static>> =
         serde_saphyr::from_multiple_with_options(text, options).map_err(|error| fault(&error))?;
@@ -188,6 +191,8 @@ mod tests {
             bomb.extend([format!("a{level}: &a{level} [{before}]\n")]);
         }
         assert!(parse(bomb.as_bytes(), 50_000).is_err());
+        let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(1 << 20), "*a, ".repeat(1_000));
+        assert!(parse(text.as_bytes(), 50_000).is_err());
     }
 
     proptest! {

@@ -3,10 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::{Fault, Fields, Json};
-
-/// How deep values may be nested; the readers that follow allow 128.
-const DEEPEST: u32 = 120;
+use super::{DEEPEST, Fault, Fields, Json};
 
 /// The one value of a document with at most `most` values, keys included.
 pub(in crate::bundle) fn parse(bytes: &[u8], most: usize) -> Result<Json<'_>, Fault> {
@@ -14,7 +11,7 @@ pub(in crate::bundle) fn parse(bytes: &[u8], most: usize) -> Result<Json<'_>, Fa
         at: place(bytes, error.valid_up_to()),
         message: "is not UTF-8; expected JSON in UTF-8".into(),
     })?;
-    let mut reader = Reader { text, at: 0, left: most, most };
+    let mut reader = Reader { text, at: 0, left: most };
     let value = reader.value(0).and_then(|value| {
         reader.blanks();
         if reader.peek().is_some() {
@@ -45,7 +42,6 @@ struct Reader<'a> {
     text: &'a str,
     at: usize,
     left: usize,
-    most: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -83,14 +79,14 @@ impl<'a> Reader<'a> {
                 self.left = left;
                 Ok(())
             }
-            None => self.fault(format!("holds too many values; expected at most {}", self.most)),
+            None => self.fault("holds too many values for one bundle"),
         }
     }
 
-    fn value(&mut self, depth: u32) -> Read<Json<'a>> {
+    fn value(&mut self, depth: usize) -> Read<Json<'a>> {
         self.count()?;
         self.blanks();
-        if depth > DEEPEST {
+        if depth >= DEEPEST {
             return self.fault(format!("is nested too deep; expected at most {DEEPEST} levels"));
         }
         match self.peek() {
@@ -106,7 +102,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn list(&mut self, depth: u32) -> Read<Json<'a>> {
+    fn list(&mut self, depth: usize) -> Read<Json<'a>> {
         self.at += 1;
         let mut items = Vec::new();
         self.blanks();
@@ -125,7 +121,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn object(&mut self, depth: u32) -> Read<Json<'a>> {
+    fn object(&mut self, depth: usize) -> Read<Json<'a>> {
         self.at += 1;
         let mut fields = Vec::new();
         self.blanks();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::disk;
-use crate::bundle::{Content, FileKind, Files, FoundPackage, Limits, MANIFEST, archive};
+use crate::bundle::{Content, FileKind, Files, FoundPackage, Limits, MANIFEST, archive, shown};
 use crate::cli::{Error, Exit, Output, Result, Streams};
 use crate::model::problem::Problem;
 use crate::rego::{self, Module, gate};
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> Result {
         Output::Text => {
             let sequence = manifest.sequence().map_or("none".to_owned(), |sequence| sequence.to_string());
             writeln!(streams.out, "{}: {} files, {} of them modules", args.file.display(), files.len(), modules.len())?;
-            writeln!(streams.out, "revision {}, sequence {sequence}, {}", manifest.revision(), content.digest)?;
+            writeln!(streams.out, "revision {}, sequence {sequence}, {}", shown(manifest.revision()), content.digest)?;
             for path in &left_out {
                 writeln!(streams.err, "left out: {path}")?;
             }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::disk;
-use crate::bundle::{Content, FileKind, Files, Limits, Signature, SignedFile, archive, digests};
+use crate::bundle::{Content, FileKind, Files, Limits, Signature, SignedFile, archive, digests, shown};
 use crate::cli::{Error, Exit, Output, Result, Streams};
 
 /// Show what a bundle holds: manifest, files with their digests, and what its signature claims.
@@ -69,7 +69,7 @@ fn kind_of(path: &str) -> &'static str {
 fn text_of(inspected: &Inspected) -> String {
     let manifest = &inspected.content.manifest;
     let roots: Vec<String> = manifest.roots().iter().map(|root| format!("\"{root}\"")).collect();
-    let mut text = format!("revision   {}\n", manifest.revision());
+    let mut text = format!("revision   {}\n", shown(manifest.revision()));
     match manifest.sequence() {
         Some(sequence) => text.push_str(&format!("sequence   {sequence}\n")),
         None => text.push_str("sequence   none\n"),
@@ -79,8 +79,9 @@ fn text_of(inspected: &Inspected) -> String {
     match &inspected.signature {
         None => text.push_str("signature  none\n"),
         Some(signature) => {
-            let key = signature.key_id.as_deref().unwrap_or("without a name");
-            let scope = if signature.scope.is_empty() { String::new() } else { format!(", scope {}", signature.scope) };
+            let key = signature.key_id.as_deref().map_or("without a name".to_owned(), shown);
+            let scope =
+                if signature.scope.is_empty() { String::new() } else { format!(", scope {}", shown(&signature.scope)) };
             let count = signature.files.len();
             text.push_str(&format!(
                 "signature  {} by key {key}{scope}, {count} files; not verified here\n",
