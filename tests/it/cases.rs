@@ -37,16 +37,22 @@ const DECIDED: &[Reason] = &[
     Reason::Overridden,
 ];
 
+/// Everything under tests/cases is a timeline, so that `tradeguard test tests/cases` works.
 fn timelines() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/timelines")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
-    let mut files: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("entry is readable").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
-        .collect();
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.expect("entry is readable").path();
+        if path.is_dir() {
+            files.extend(self::files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            files.push(path);
+        }
+    }
     files.sort();
     files
 }
