@@ -43,3 +43,36 @@ impl Limits {
         self.unpacked_bytes.min((archive_bytes as u64).saturating_mul(self.ratio).max(1 << 20))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bundle::json::DEEPEST;
+
+    #[test]
+    fn the_docs_name_the_limits() {
+        let docs = include_str!("../../docs/bundles.md").replace(',', "");
+        let limits = Limits::default();
+        for limit in [
+            format!("archive of {} MiB", limits.archive_bytes >> 20),
+            format!("unpacks to {} MiB", limits.unpacked_bytes >> 20),
+            format!("to {} times its size", limits.ratio),
+            format!("{} entries", limits.entries),
+            format!("{} MiB a file", limits.file_bytes >> 20),
+            format!("{} bytes a name", limits.path_bytes),
+            format!("{} values", limits.values),
+            format!("{DEEPEST} levels"),
+            format!("{} roots", limits.roots),
+        ] {
+            assert!(docs.contains(&limit), "{limit}");
+        }
+    }
+
+    #[test]
+    fn a_small_archive_may_unpack_to_a_mebibyte() {
+        let limits = Limits::default();
+        assert_eq!(limits.unpacked_of(0), 1 << 20);
+        assert_eq!(limits.unpacked_of(100_000), 20_000_000);
+        assert_eq!(limits.unpacked_of(usize::MAX), 64 << 20);
+    }
+}

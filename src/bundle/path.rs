@@ -6,7 +6,8 @@ use super::refusal::{Refusal, shown};
 /// The file's path in the bundle: relative, by `/`, without `.` and `..`.
 ///
 /// `opa build` writes `/data.json`, `tar czf b.tgz .` writes `./data.json`; both mean `data.json`. OPA takes names as
-/// they are and cuts one leading `/` off before it looks a file up in the signature.
+/// they are and cuts one leading `/` off before it looks a file up in the signature, so it finds the second spelling in
+/// none; here all three are one file, which may then be there once.
 pub(super) fn of(raw: &[u8], limits: &Limits) -> Result<String, Refusal> {
     let refused =
         |problem| Err(Refusal::Path { path: shown(&String::from_utf8_lossy(raw)), problem, limit: limits.path_bytes });

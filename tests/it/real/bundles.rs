@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use chrono::DateTime;
+use serde_json::json;
 use tradeguard::bundle::{
     Accepted, Algorithm, Bundle, Files, Limits, MANIFEST, PublicKey, Refusal, SIGNATURES, Trust, TrustedKey, archive,
     open,
@@ -162,6 +163,41 @@ fn opa_verifies_and_runs_what_we_build_and_sign() {
             assert_eq!(exit, cli::Exit::No, "{text}");
             assert!(text.contains("FileChanged"), "{text}");
         }
+    }
+}
+
+/// As an OPA server does it: keys by id from its configuration, the bundle from where it was published.
+#[test]
+fn opas_configuration_takes_our_bundles_by_key_id_and_scope_and_knows_no_ed25519() {
+    let exec = |bench: &Bench, algorithm: &str, scope: &str| {
+        let pem = String::from_utf8(bench.read("public.pem")).unwrap();
+        let resource = format!("file://{}", bench.path("signed.tar.gz"));
+        let config = json!({
+            "bundles": {"audit": {"resource": resource, "signing": {"scope": scope}}},
+            "keys": {"audit-1": {"algorithm": algorithm, "key": pem}},
+        });
+        bench.write("config.json", config.to_string().as_bytes());
+        bench.write("input.json", br#"{"readings": {"p99": {"value": 2, "unit": "s"}}}"#);
+        let decision = ["--decision", "compliance/audit/service_levels/severity", "--timeout", "20s"];
+        bench.try_opa(&[&["exec", "--config-file", "config.json"], &decision[..], &["input.json"]].concat(), "")
+    };
+    for algorithm in ALGORITHMS {
+        let bench = Bench::new(algorithm);
+        let (plain, signed) = (bench.path("plain.tar.gz"), bench.path("signed.tar.gz"));
+        bench.ours(&["build", EXAMPLE, "-o", &plain]);
+        let key = bench.path("private.pem");
+        bench.ours(&["sign", &plain, "--key", &key, "--key-id", "audit-1", "--scope", "production", "-o", &signed]);
+        let taken = exec(&bench, algorithm, "production");
+        if algorithm == "EdDSA" {
+            assert!(!taken.well && taken.text.contains("unsupported algorithm"), "{}", taken.text);
+            continue;
+        }
+        assert!(taken.well && taken.text.contains(r#""result": "critical""#), "{algorithm}: {}", taken.text);
+        let other = exec(&bench, algorithm, "test");
+        assert!(!other.well && other.text.contains("scope mismatch"), "{algorithm}: {}", other.text);
+        bench.write("signed.tar.gz", &changed(&bench.read("signed.tar.gz"), "compliance/audit/limits/data.json"));
+        let forged = exec(&bench, algorithm, "production");
+        assert!(!forged.well && forged.text.contains("digest mismatch"), "{algorithm}: {}", forged.text);
     }
 }
 
