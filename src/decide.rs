@@ -1,7 +1,7 @@
 //! Decisions: from what a person wrote and what was measured to what should stand. Pure: values in, values out.
 //!
 //! Reading order, which is that of the [`chain`](mod@chain): [`validate`](mod@validate) (draft to policy), [`entry`](mod@entry) (policy, tenant and rule
-//! compiled together), [`evaluate`](mod@evaluate) and [`judge`](mod@judge) (verdict and phase), `phase` and `recovery` (the machine),
+//! compiled together), [`evaluate`](mod@evaluate) and [`judge`](mod@judge) (verdict and phase), [`reuse`](mod@reuse) (when the rule need not be asked), `phase` and `recovery` (the machine),
 //! [`standing`](mod@standing) (what stands already), [`claims`](mod@claims) (actions to slots), [`holder`](mod@holder) (who is before whom), [`budget`](mod@budget),
 //! `isolation` and [`weights`](mod@weights) (limits and arithmetic), [`plan`](mod@plan) (all of it per slot), [`edit`](mod@edit) (what an edit does to
 //! the state), [`explain`](mod@explain) (all of it in words).
@@ -22,6 +22,7 @@ mod own_query;
 mod phase;
 pub mod plan;
 mod recovery;
+pub mod reuse;
 pub mod standing;
 pub mod validate;
 pub mod weights;
@@ -34,8 +35,9 @@ pub use entry::Entry;
 pub use evaluate::evaluate;
 pub use explain::{Explanation, Situation, explain};
 pub use holder::Precedence;
-pub use judge::{Judgement, judge, next_due};
+pub use judge::{Judgement, Turn, judge, judge_after, next_due};
 pub(crate) use own_query::check_query;
 pub use plan::{Facts, Plan, Planned, WouldHave, plan};
+pub use reuse::{Before, Origin};
 pub use standing::{Standing, groups, replaced, standing};
 pub use validate::{Invalid, Surroundings, validate};

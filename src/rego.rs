@@ -25,7 +25,7 @@ pub use error::{Error, Location, Result};
 pub use excerpt::Line;
 pub use input::{Document, Input};
 pub use limits::Limits;
-pub use rule::{Module, Rule};
+pub use rule::{Footprint, Module, Rule};
 pub use shipped::{LATENCY_BUDGET, LATENCY_BUDGET_ENTRYPOINT, LATENCY_BUDGET_PATH};
 
 #[cfg(test)]

@@ -37,14 +37,13 @@ impl Engine {
     /// Makes the plan anew from the claims of all policies that status says are Active or Recovering.
     pub(crate) fn make_plan(&mut self, now: DateTime<Utc>) {
         let mut unknown_scales = Vec::new();
-        let keys: Vec<PolicyKey> = self.registry.iter().map(|(key, _)| key.clone()).collect();
+        let keys: Vec<PolicyKey> = self.registry.open().cloned().collect();
         let mut wanted = Vec::new();
         let mut facts = decide::Facts::new();
         let mut keep: BTreeSet<PolicyKey> = BTreeSet::new();
         for key in keys {
             let Some(governed) = self.registry.get(&key) else { continue };
-            let is_open = governed.persisted.as_ref().is_some_and(|state| is_open(state.phase));
-            if !is_open || governed.object.is_being_deleted() || governed.keeps_what_stands() {
+            if governed.object.is_being_deleted() || governed.keeps_what_stands() {
                 continue;
             }
             self.ensure_facts(&key, &mut unknown_scales);

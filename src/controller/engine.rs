@@ -325,10 +325,10 @@ impl Engine {
         if namespaces.is_empty() && !everything {
             return;
         }
-        for (key, governed) in self.registry.iter_mut() {
-            if everything || namespaces.contains(&key.namespace) {
-                governed.resolved = None;
-            }
+        if everything {
+            self.registry.forget_all_facts();
+        } else {
+            namespaces.iter().for_each(|namespace| self.registry.forget_facts_in(namespace));
         }
         self.slots.recheck(|namespace| everything || namespaces.contains(namespace));
         self.gates.extend(namespaces.iter().cloned());

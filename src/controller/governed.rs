@@ -8,12 +8,13 @@ use chrono::{DateTime, Utc};
 use crate::api::AnyPolicy;
 use crate::api::conditions::Condition;
 use crate::api::policy_status::Change;
+use crate::controller::act;
 use crate::controller::backoff::Backoff;
 use crate::controller::definitions::PartId;
 use crate::controller::resolve::Resolved;
 use crate::decide::{Entry, Judgement};
 use crate::model::phase::State;
-use crate::model::policy::PolicyKey;
+use crate::model::policy::{PolicyKey, PolicyKind};
 use crate::model::problem::Problem;
 use crate::model::reading::Observation;
 use crate::model::reason::Reason;
@@ -36,7 +37,7 @@ pub(crate) struct Governed {
     /// Where it stands.
     pub(crate) state: State,
     /// Where it stood when status was last written: only this may have effects, so that a restart finds the
-    /// reason of every effect.
+    /// reason of every effect. Only the registry sets it.
     pub(crate) persisted: Option<State>,
     /// What it governs; none: to be found anew.
     pub(crate) resolved: Option<Resolved>,
@@ -74,6 +75,13 @@ pub(crate) enum TextId {
     Unknown,
 }
 
+impl Governed {
+    /// Whether its status says that it wants effects.
+    pub(crate) fn is_open(&self) -> bool {
+        self.persisted.as_ref().is_some_and(|state| act::is_open(state.phase))
+    }
+}
+
 /// Why the newest text is not in force.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Refusal {
@@ -98,6 +106,10 @@ pub(crate) struct ScaleSelector {
 /// What one round found.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
+    /// What was in force.
+    pub(crate) entry: Arc<Entry>,
+    /// When it was judged.
+    pub(crate) at: DateTime<Utc>,
     pub(crate) observation: Arc<Observation>,
     pub(crate) judgement: Arc<Judgement>,
 }
@@ -116,12 +128,16 @@ pub(crate) struct Report {
     pub(crate) backoff: Backoff,
 }
 
-/// All policies, when each is due to be judged, and when to be written. Nothing that happens often walks over all.
+/// All policies, when each is due to be judged, when to be written, and which may have effects. Nothing that happens
+/// often walks over all: a tick visits those that are due, a change in a namespace those that lie there, a plan those
+/// that are open. Only a new Tenant, a new rule, a whole list and a takeover look at every policy.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     policies: BTreeMap<PolicyKey, Governed>,
     due: BTreeSet<(DateTime<Utc>, PolicyKey)>,
     reports: BTreeSet<(DateTime<Utc>, PolicyKey)>,
+    /// Whose status says Active or Recovering.
+    open: BTreeSet<PolicyKey>,
 }
 
 impl Registry {
@@ -137,18 +153,57 @@ impl Registry {
         self.policies.iter()
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&PolicyKey, &mut Governed)> {
-        self.policies.iter_mut()
+    /// What every policy governs is to be found anew.
+    pub(crate) fn forget_all_facts(&mut self) {
+        for governed in self.policies.values_mut() {
+            governed.resolved = None;
+        }
+    }
+
+    /// What the policies of a namespace govern is to be found anew.
+    pub(crate) fn forget_facts_in(&mut self, namespace: &str) {
+        for kind in PolicyKind::ALL {
+            // Keys are ordered by kind, namespace and name.
+            let first = PolicyKey { kind, namespace: namespace.to_owned(), name: String::new() };
+            let here = |key: &PolicyKey| key.kind == kind && key.namespace == namespace;
+            for (_, governed) in self.policies.range_mut(first..).take_while(|(key, _)| here(key)) {
+                governed.resolved = None;
+            }
+        }
+    }
+
+    /// The policies whose status says that they want effects.
+    pub(crate) fn open(&self) -> impl Iterator<Item = &PolicyKey> {
+        self.open.iter()
+    }
+
+    /// Takes in where a policy stands by its status; true where that is news.
+    pub(crate) fn persist(&mut self, key: &PolicyKey, state: Option<State>) -> bool {
+        let Some(governed) = self.policies.get_mut(key) else { return false };
+        if governed.persisted == state {
+            return false;
+        }
+        governed.persisted = state;
+        if governed.is_open() {
+            self.open.insert(key.clone());
+        } else {
+            self.open.remove(key);
+        }
+        true
     }
 
     pub(crate) fn insert(&mut self, key: PolicyKey, governed: Governed) {
         self.remove(&key);
         self.due.insert((governed.due, key.clone()));
+        if governed.is_open() {
+            self.open.insert(key.clone());
+        }
         self.policies.insert(key, governed);
     }
 
     pub(crate) fn remove(&mut self, key: &PolicyKey) -> Option<Governed> {
         let governed = self.policies.remove(key)?;
+        self.open.remove(key);
         self.due.remove(&(governed.due, key.clone()));
         if let Some(due) = governed.report.due {
             self.reports.remove(&(due, key.clone()));

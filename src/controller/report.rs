@@ -103,11 +103,9 @@ impl Engine {
                 governed.report.backoff.reset();
                 governed.report.written = Some(essence);
                 governed.report.conditions = status.conditions;
-                if governed.persisted.as_ref() != Some(&state) {
-                    governed.persisted = Some(state);
-                    self.replan = true;
-                }
-                if governed.is_refreshed() {
+                let is_refreshed = governed.is_refreshed();
+                self.replan |= self.registry.persist(&key, Some(state));
+                if is_refreshed {
                     self.registry.schedule_report(&key, Some(now + self.parts.options.status_refresh));
                 }
             }

@@ -15,7 +15,7 @@ use crate::controller::engine::{Done, Engine, LOOP};
 use crate::controller::governed::{Governed, Round, ScaleSelector};
 use crate::controller::resolve::{self, Resolved};
 use crate::controller::watches::Served;
-use crate::decide::{self, Entry, Judgement, Standing};
+use crate::decide::{self, Before, Entry, Judgement, Origin, Standing, Turn};
 use crate::model::facts;
 use crate::model::phase::State;
 use crate::model::policy::{PolicyKey, SignalSource};
@@ -24,7 +24,7 @@ use crate::model::reason::Reason;
 use crate::model::verdict::Outcome;
 use crate::rego::Document;
 use crate::signals::{Ask, PodRef};
-use crate::telemetry::metrics::{EvaluationResult, Step};
+use crate::telemetry::metrics::{EvaluationResult, Metrics, Step, VerdictOrigin};
 
 /// One policy's way through a round.
 struct Subject {
@@ -34,6 +34,8 @@ struct Subject {
     target: Document,
     standing: Standing,
     state: State,
+    /// The round before.
+    last: Option<Round>,
     /// None where there is nothing to measure.
     ask: Option<Ask>,
 }
@@ -41,8 +43,8 @@ struct Subject {
 /// What a round found for one policy.
 pub(crate) struct Judged {
     key: PolicyKey,
-    entry: Arc<Entry>,
     state_before: State,
+    origin: Origin,
     round: Round,
 }
 
@@ -89,12 +91,9 @@ impl Engine {
                 // Rego is CPU work: not on the threads that wait for the network.
                 let judged = tokio::task::spawn_blocking(move || {
                     let started = tokio::time::Instant::now();
-                    let count = observed.len();
                     let judged: Vec<Judged> = observed.into_iter().map(|(s, o)| judge(s, o, now)).collect();
                     metrics.step(Step::Calculate, started.elapsed());
-                    if let Ok(count) = u32::try_from(count) {
-                        metrics.evaluation_took(started.elapsed().checked_div(count).unwrap_or_default());
-                    }
+                    count_origins(&metrics, &judged, started.elapsed());
                     judged
                 });
                 Done::Judged(judged.await.unwrap_or_default())
@@ -167,11 +166,11 @@ impl Engine {
 
     /// Takes in what a round found.
     pub(crate) fn judged(&mut self, judged: Vec<Judged>, now: DateTime<Utc>) {
-        for Judged { key, entry, state_before, round } in judged {
+        for Judged { key, state_before, round, .. } in judged {
             let Some(governed) = self.registry.get_mut(&key) else { continue };
             governed.in_round = false;
             // The text, or where the policy stands, changed while it was measured: the next round says.
-            let same_entry = governed.entry.as_ref().is_some_and(|current| Arc::ptr_eq(current, &entry));
+            let same_entry = governed.entry.as_ref().is_some_and(|current| Arc::ptr_eq(current, &round.entry));
             if !same_entry || governed.state != state_before {
                 self.registry.schedule(&key, now);
                 continue;
@@ -248,10 +247,36 @@ async fn observe(
 }
 
 fn judge(subject: Subject, observation: Observation, now: DateTime<Utc>) -> Judged {
-    let Subject { key, entry, facts, target, standing, state, .. } = subject;
-    let judgement = decide::judge(&entry, &observation, &target, &facts, &standing, &state, now);
-    let round = Round { observation: Arc::new(observation), judgement: Arc::new(judgement) };
-    Judged { key, entry, state_before: state, round }
+    let Subject { key, entry, facts, target, standing, state, last, .. } = subject;
+    let before = last.as_ref().map(|last| Before {
+        entry: &last.entry,
+        observation: &last.observation,
+        verdict: &last.judgement.verdict,
+        at: last.at,
+    });
+    let turn = Turn {
+        entry: &entry,
+        observation: &observation,
+        target: &target,
+        facts: &facts,
+        standing: &standing,
+        state: &state,
+        now,
+    };
+    let (judgement, origin) = decide::judge_after(before, turn);
+    let round = Round { entry, at: now, observation: Arc::new(observation), judgement: Arc::new(judgement) };
+    Judged { key, state_before: state, origin, round }
+}
+
+/// What `taken` went into: a verdict that is reused takes next to nothing.
+fn count_origins(metrics: &Metrics, judged: &[Judged], taken: Duration) {
+    let count = |origin| judged.iter().filter(|judged| judged.origin == origin).count();
+    let (evaluated, reused) = (count(Origin::Evaluated), count(Origin::Reused));
+    metrics.verdicts(VerdictOrigin::Evaluated, evaluated as u64);
+    metrics.verdicts(VerdictOrigin::Reused, reused as u64);
+    if let Some(each) = u32::try_from(evaluated).ok().and_then(|count| taken.checked_div(count)) {
+        metrics.evaluation_took(each);
+    }
 }
 
 /// The label under which tenants count their policies' evaluations.
@@ -300,6 +325,7 @@ impl Governed {
             target: self.target_document.as_ref().map_or_else(Document::empty, |(_, document)| document.clone()),
             standing: decide::standing(key, &facts, records),
             state: self.state.clone(),
+            last: self.last.clone(),
             ask: self.ask(key, &entry, resolved, records),
             entry,
             facts,

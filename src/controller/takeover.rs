@@ -62,12 +62,14 @@ impl Engine {
             .iter()
             .map(|policy| (policy.key(), (policy.uid().to_owned(), policy.status().state())))
             .collect();
-        for (key, governed) in self.registry.iter_mut() {
-            let Some((_, state)) = states.get(key).filter(|(uid, _)| uid == governed.object.uid()) else { continue };
-            governed.persisted.clone_from(state);
+        for (key, (uid, state)) in &states {
+            let Some(governed) = self.registry.get_mut(key).filter(|governed| governed.object.uid() == uid) else {
+                continue;
+            };
             governed.state = state.clone().unwrap_or_else(|| State::new(now));
             governed.report.written = None;
             governed.resolved = None;
+            self.registry.persist(key, state.clone());
         }
         for key in states.keys() {
             self.registry.want_report(key);

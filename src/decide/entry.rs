@@ -90,6 +90,11 @@ impl Entry {
         replaced.map_or(Cow::Borrowed(self.policy.actions.as_slice()), Cow::Owned)
     }
 
+    /// Whether this is the very same compilation as `other`, so that all that a rule sees of policy and tenant is the same.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.policy, &other.policy) && Arc::ptr_eq(&self.tenant, &other.tenant) && self.rule.is(&other.rule)
+    }
+
     /// The checks that written actions pass, for actions that a rule asks for.
     pub(super) fn replacement(&self, written: &Value) -> Result<Vec<Action>, Invalid> {
         validate::replacement("actions", written, &self.surroundings, &self.tenant)

@@ -93,11 +93,23 @@ pub(super) fn is_excepted_at(policy: &Policy, now: DateTime<Utc>) -> bool {
     policy.exceptions.iter().any(|exception| now < exception.expires && exception.span.is_some_and(covers))
 }
 
+/// Whether what was measured reaches the rule unchanged: every declared signal is there, and none is stale by now or rests
+/// on too few requests.
+pub(super) fn counts_as_it_is(entry: &Entry, observation: &Observation, now: DateTime<Utc>) -> bool {
+    let policy = &*entry.policy;
+    let since = time::elapsed(observation.at, now).as_secs_f64();
+    are_all_there(policy, &observation.readings)
+        && are_usable(policy, &observation.readings, since)
+        && observation.pods.values().all(|readings| are_usable(policy, readings, since))
+}
+
+fn are_all_there(policy: &Policy, readings: &Readings) -> bool {
+    policy.signals.len() == readings.len() && policy.signals.keys().all(|name| readings.contains_key(name))
+}
+
 /// The declared signals' readings: each one there, if only to say that it was not measured.
 fn declared<'a>(policy: &Policy, readings: &'a Readings, since: f64) -> Cow<'a, Readings> {
-    let all_there =
-        policy.signals.len() == readings.len() && policy.signals.keys().all(|name| readings.contains_key(name));
-    if all_there {
+    if are_all_there(policy, readings) {
         return usable(policy, readings, since);
     }
     let found = policy.signals.keys().map(|name| {

@@ -17,6 +17,7 @@ use super::entry::Entry;
 use super::evaluate::{evaluate, is_excepted, is_excepted_at};
 use super::phase::{self, Round, Sign};
 use super::recovery;
+use super::reuse::{self, Before, Origin};
 use super::standing::Standing;
 
 /// What one round decided for one policy.
@@ -34,6 +35,25 @@ pub struct Judgement {
     pub decision_id: String,
 }
 
+/// One policy's turn: everything that its judgement depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'a> {
+    /// What is in force.
+    pub entry: &'a Entry,
+    /// What was measured.
+    pub observation: &'a Observation,
+    /// The live object as rules see it.
+    pub target: &'a Document,
+    /// What is known of the target.
+    pub facts: &'a facts::Target,
+    /// What stands for the policy.
+    pub standing: &'a Standing,
+    /// Where the policy stands.
+    pub state: &'a State,
+    /// When.
+    pub now: DateTime<Utc>,
+}
+
 /// Judges `entry` on what was observed. `target` is the live object as rules see it.
 ///
 /// A suspended policy and one whose target is gone are not judged: they hold nothing and rest in Healthy.
@@ -46,14 +66,25 @@ pub fn judge(
     state: &State,
     now: DateTime<Utc>,
 ) -> Judgement {
+    judge_after(None, Turn { entry, observation, target, facts, standing, state, now }).0
+}
+
+/// As [`judge`], to the same judgement, without asking the rule where the round before proves what it would say.
+pub fn judge_after(before: Option<Before<'_>>, turn: Turn<'_>) -> (Judgement, Origin) {
+    let Turn { entry, observation, target, facts, standing, state, now } = turn;
     let decision_id = decision_id(entry, observation, facts, standing, state, now);
     let no_judging = [(entry.policy.suspend, Reason::Suspended), (facts.uid.is_none(), Reason::TargetNotFound)];
     if let Some((_, reason)) = no_judging.into_iter().find(|(applies, _)| *applies) {
         let (state, transitions) = phase::rest(state, reason, now);
-        return Judgement { verdict: Verdict::unknown(reason), probe: None, state, transitions, decision_id };
+        let verdict = Verdict::unknown(reason);
+        return (Judgement { verdict, probe: None, state, transitions, decision_id }, Origin::NotAsked);
     }
     let state = present(entry, facts, state, now);
-    let mut verdict = evaluate(entry, observation, target, state.phase, now);
+    let known = before.and_then(|before| reuse::verdict(before, entry, observation, now));
+    let (mut verdict, origin) = match known {
+        Some(verdict) => (verdict.clone(), Origin::Reused),
+        None => (evaluate(entry, observation, target, state.phase, now), Origin::Evaluated),
+    };
     verdict.suspects.retain(|pod| exists(facts, pod));
     let probe = recovery::probe_verdict(entry, observation, target, &state, now);
     let on_no_data = entry.policy.on_no_data;
@@ -78,7 +109,7 @@ pub fn judge(
         now,
     };
     let (state, transitions) = phase::step(&state, &round);
-    Judgement { verdict, probe, state, transitions, decision_id }
+    (Judgement { verdict, probe, state, transitions, decision_id }, origin)
 }
 
 /// When the policy is to be judged next: the next multiple of its interval, so that policies of one interval share

@@ -23,6 +23,9 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
+    /// Every kind, for catalogues.
+    pub const ALL: [Self; 2] = [Self::LatencyBudgetPolicy, Self::GovernancePolicy];
+
     /// The Kubernetes kind.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -33,7 +36,7 @@ impl PolicyKind {
 
     /// The kind of this name.
     pub fn parse(kind: &str) -> Option<Self> {
-        [Self::LatencyBudgetPolicy, Self::GovernancePolicy].into_iter().find(|candidate| candidate.as_str() == kind)
+        Self::ALL.into_iter().find(|candidate| candidate.as_str() == kind)
     }
 }
 

@@ -31,6 +31,15 @@ impl Module {
     }
 }
 
+/// What of its input a rule's answer can depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Footprint {
+    /// `input.thresholds`, and the `value`, `unit` and `reason` of `input.readings` and `input.pods`.
+    Readings,
+    /// Anything, `input.now` included, as far as is known.
+    Everything,
+}
+
 /// A compiled entrypoint. A clone copies a pointer; any number of threads may ask at once.
 #[derive(Clone)]
 pub struct Rule {
@@ -46,6 +55,7 @@ struct Compiled {
     entrypoint: String,
     modules: Vec<Module>,
     limits: Limits,
+    footprint: Footprint,
     engine: Engine,
     engines: Pool<Engine>,
     program: Option<Arc<Program>>,
@@ -93,6 +103,7 @@ impl Rule {
             entrypoint: entrypoint.to_owned(),
             modules: modules.to_vec(),
             limits: *limits,
+            footprint: shipped::footprint(modules, entrypoint),
             engine,
             engines: Pool::default(),
             program,
@@ -104,6 +115,19 @@ impl Rule {
     /// Whether the rule runs as bytecode.
     pub fn is_bytecode(&self) -> bool {
         matches!(&*self.body, Body::Compiled(compiled) if compiled.program.is_some())
+    }
+
+    /// What the answer can depend on. A rule that was refused depends on nothing, and is not worth a thought.
+    pub fn footprint(&self) -> Footprint {
+        match &*self.body {
+            Body::Compiled(rule) => rule.footprint,
+            Body::Refused(_) => Footprint::Everything,
+        }
+    }
+
+    /// Whether this is the very same compilation as `other`.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.body, &other.body)
     }
 
     /// The same rule, interpreted.

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use super::limits::Limits;
-use super::rule::{Module, Rule};
+use super::rule::{Footprint, Module, Rule};
 
 /// Path of the latency rule, as shipped and in messages.
 pub const LATENCY_BUDGET_PATH: &str = "policies/latency/latency_budget.rego";
@@ -22,4 +22,13 @@ pub(super) fn latency_budget() -> Rule {
             .unwrap_or_else(Rule::refused)
     })
     .clone()
+}
+
+/// The latency rule, known by its bytes, names no other part of its input and walks over no reading's fields; the properties
+/// in tests/it/decide_properties/reuse.rs hold it to that. Of any other text nothing is known.
+pub(super) fn footprint(modules: &[Module], entrypoint: &str) -> Footprint {
+    match modules {
+        [module] if module.text == LATENCY_BUDGET && entrypoint == LATENCY_BUDGET_ENTRYPOINT => Footprint::Readings,
+        _ => Footprint::Everything,
+    }
 }

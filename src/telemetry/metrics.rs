@@ -15,7 +15,7 @@ use prometheus::{
 use tokio::time::Instant;
 
 pub use counts::{BackendCounts, SinkCounts};
-pub use labels::{EvaluationResult, ExecutionResult, ReconcileResult, Step};
+pub use labels::{EvaluationResult, ExecutionResult, ReconcileResult, Step, VerdictOrigin};
 pub use record::Running;
 
 mod counts;
@@ -79,6 +79,7 @@ pub struct Metrics {
     build_info: IntGaugeVec,
     detached: IntGauge,
     evaluations: IntCounterVec,
+    verdicts: IntCounterVec,
     evaluation_seconds: Histogram,
     last_evaluation: GaugeVec,
     executions: IntCounterVec,
@@ -221,6 +222,11 @@ impl Metrics {
                 "Evaluations: hit is breached, miss is ok.",
                 &["tenant", "policy_kind", "result"],
             ),
+            verdicts: r.counters(
+                "tradeguard_verdicts_total",
+                "Verdicts by origin: evaluated by the rule, or reused since nothing it looks at had changed.",
+                &["origin"],
+            ),
             evaluation_seconds: r.keep(
                 "histogram",
                 Histogram::with_opts(
@@ -277,6 +283,9 @@ impl Metrics {
         for slot in ["isolation", "mode", "weights"] {
             metrics.effects_started.with_label_values(&[slot]);
             metrics.effects_undone.with_label_values(&[slot]);
+        }
+        for origin in VerdictOrigin::ALL {
+            metrics.verdicts.with_label_values(&[origin.as_str()]);
         }
         for step in Step::ALL {
             metrics.step_seconds.with_label_values(&[step.as_str()]);

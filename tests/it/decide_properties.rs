@@ -1,6 +1,7 @@
 //! What must hold of decisions whatever happens: by property, where a case could only show an example.
 
 mod claims;
+mod reuse;
 mod timelines;
 
 use std::sync::Arc;

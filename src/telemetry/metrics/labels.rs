@@ -32,6 +32,14 @@ labels! {
         Error = "error",
     }
 
+    /// Where a verdict came from.
+    VerdictOrigin {
+        /// The rule was asked.
+        Evaluated = "evaluated",
+        /// Nothing that the rule looks at had changed.
+        Reused = "reused",
+    }
+
     /// What an action's effect came to.
     ExecutionResult {
         /// The effect stands.

@@ -10,7 +10,7 @@ use prometheus::TextEncoder;
 use tokio::time::Instant;
 
 use super::counts::{BackendCounts, CountsCollector, SinkCounts};
-use super::labels::{EvaluationResult, ExecutionResult, ReconcileResult, Step};
+use super::labels::{EvaluationResult, ExecutionResult, ReconcileResult, Step, VerdictOrigin};
 use super::state::StateCollector;
 use super::{Metrics, VALID};
 use crate::model::policy::{ActionKind, PolicyKind};
@@ -18,8 +18,6 @@ use crate::model::view::View;
 
 /// The tenant of namespaces that no Tenant selects.
 const BUILT_IN_TENANT: &str = "default";
-
-const POLICY_KINDS: [PolicyKind; 2] = [PolicyKind::LatencyBudgetPolicy, PolicyKind::GovernancePolicy];
 
 /// A reconcile that runs; dropped without [`Running::finish`] it was cancelled, and counts as no result.
 #[must_use = "a reconcile that is dropped at once was never measured"]
@@ -136,7 +134,7 @@ impl Metrics {
             return;
         }
         tenants.insert(tenant.to_owned());
-        for kind in POLICY_KINDS {
+        for kind in PolicyKind::ALL {
             for result in EvaluationResult::ALL {
                 self.evaluations.with_label_values(&[tenant, kind.as_str(), result.as_str()]);
             }
@@ -151,7 +149,7 @@ impl Metrics {
     /// An absent series is no error.
     fn forget(&self, tenant: &str) {
         lock(&self.tenants).remove(tenant);
-        for kind in POLICY_KINDS {
+        for kind in PolicyKind::ALL {
             for result in EvaluationResult::ALL {
                 let _ = self.evaluations.remove_label_values(&[tenant, kind.as_str(), result.as_str()]);
             }
@@ -171,6 +169,11 @@ impl Metrics {
         if matches!(result, EvaluationResult::Hit | EvaluationResult::Miss) {
             self.last_evaluation.with_label_values(&[tenant]).set(seconds_of(now));
         }
+    }
+
+    /// So many verdicts came from there.
+    pub fn verdicts(&self, origin: VerdictOrigin, count: u64) {
+        self.verdicts.with_label_values(&[origin.as_str()]).inc_by(count);
     }
 
     /// A rule's evaluation took so long.

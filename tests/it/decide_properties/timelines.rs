@@ -38,11 +38,11 @@ fn a_signal() -> impl Strategy<Value = Signal> {
     ]
 }
 
-fn policy(on_no_data: OnNoData) -> Draft {
+pub(super) fn policy(on_no_data: OnNoData) -> Draft {
     Draft { on_no_data, ..draft("order-processing", "core-trading", vec![breaker()]) }
 }
 
-fn facts() -> Target {
+pub(super) fn facts() -> Target {
     let pod = |name: &str| {
         let pod = Pod { uid: name.to_owned(), ready: true, terminating: false, isolated: false, isolable: Ok(()) };
         (name.to_owned(), pod)
