@@ -25,10 +25,11 @@ test: ## check, then the real parts and every test that runs against them
 parts: ## build the real parts (etcd, Kubernetes, Prometheus, opa), or find them built
 	tests/parts/build
 
-bench: ## benchmarks of this code alone
+bench: ## benchmarks of this code alone (10 minutes, most of them the build)
 	cargo bench --locked
 
-measure: parts ## benchmarks beside the real parts, as docs/benchmarks.md shows them
+measure: ## the same beside opa, as docs/benchmarks.md shows them (builds or finds opa first)
+	tests/parts/build opa
 	PATH="$(PARTS_BIN):$$PATH" cargo bench --locked
 
 fmt: ## format the code

@@ -256,10 +256,12 @@ impl Registry {
 
     /// Sets when a policy is judged next.
     pub(crate) fn schedule(&mut self, key: &PolicyKey, due: DateTime<Utc>) {
-        if let Some(governed) = self.policies.get_mut(key) {
-            self.due.remove(&(governed.due, key.clone()));
+        if let Some(governed) = self.policies.get_mut(key).filter(|governed| governed.due != due) {
+            let mut entry = (governed.due, key.clone());
+            self.due.remove(&entry);
             governed.due = due;
-            self.due.insert((due, key.clone()));
+            entry.0 = due;
+            self.due.insert(entry);
         }
     }
 

@@ -188,9 +188,10 @@ fn explanation(governed: &Governed, plan: &Arc<Plan>, records: &Records) -> Expl
     } else {
         (Vec::new(), Vec::new())
     };
-    let decision = Decision { judgement: Judgement::clone(&round.judgement), claims, held };
     let plan = Arc::clone(plan);
     Explanation::new(move || {
+        let judgement = Judgement::clone(&round.judgement);
+        let decision = Decision { judgement, claims: claims.clone(), held: held.clone() };
         let observation = &round.observation;
         let situation = Situation {
             entry: &entry,

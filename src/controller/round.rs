@@ -18,9 +18,10 @@ use crate::controller::watches::Served;
 use crate::decide::{self, Before, Entry, Judgement, Origin, Standing, Turn};
 use crate::model::facts;
 use crate::model::phase::State;
-use crate::model::policy::{PolicyKey, SignalSource};
+use crate::model::policy::{PolicyKey, PolicyKind, SignalSource};
 use crate::model::reading::{NoReading, Observation};
 use crate::model::reason::Reason;
+use crate::model::tenant::Tenant;
 use crate::model::verdict::Outcome;
 use crate::rego::Document;
 use crate::signals::{Ask, PodRef};
@@ -166,6 +167,7 @@ impl Engine {
 
     /// Takes in what a round found.
     pub(crate) fn judged(&mut self, judged: Vec<Judged>, now: DateTime<Utc>) {
+        let mut tally = Tally::default();
         for Judged { key, state_before, round, .. } in judged {
             let Some(governed) = self.registry.get_mut(&key) else { continue };
             governed.in_round = false;
@@ -176,7 +178,7 @@ impl Engine {
                 continue;
             }
             let judgement = Arc::clone(&round.judgement);
-            self.parts.metrics.evaluation(&governed.tenant.name, key.kind, result_label(&judgement), now);
+            tally.count(&governed.tenant, key.kind, result_label(&judgement));
             governed.state = judgement.state.clone();
             let outcome_before = governed.last.as_ref().map(|last| last.judgement.verdict.outcome);
             let new_outcome = outcome_before != Some(judgement.verdict.outcome);
@@ -207,6 +209,25 @@ impl Engine {
                 self.registry.schedule(&key, due);
             }
         }
+        for (tenant, kind, result, count) in tally.0 {
+            self.parts.metrics.evaluations(&tenant.name, kind, result, count, now);
+        }
+    }
+}
+
+/// How many policies of a tenant came to a result. There are few combinations, and many policies of each.
+#[derive(Default)]
+struct Tally(Vec<(Arc<Tenant>, PolicyKind, EvaluationResult, u64)>);
+
+impl Tally {
+    fn count(&mut self, tenant: &Arc<Tenant>, kind: PolicyKind, result: EvaluationResult) {
+        let same = |entry: &&mut (Arc<Tenant>, PolicyKind, EvaluationResult, u64)| {
+            Arc::ptr_eq(&entry.0, tenant) && (entry.1, entry.2) == (kind, result)
+        };
+        match self.0.iter_mut().find(same) {
+            Some(entry) => entry.3 += 1,
+            None => self.0.push((Arc::clone(tenant), kind, result, 1)),
+        }
     }
 }
 
@@ -233,11 +254,12 @@ async fn observe(
     mut subjects: Vec<Subject>,
     now: DateTime<Utc>,
 ) -> Vec<(Subject, Observation)> {
-    let asks: Vec<Ask> = subjects.iter_mut().filter_map(|subject| subject.ask.take()).collect();
-    let asked: std::collections::BTreeSet<PolicyKey> = asks.iter().map(|ask| ask.policy.clone()).collect();
+    let mut asks: Vec<Ask> = Vec::with_capacity(subjects.len());
+    let ask_of = |subject: &mut Subject| subject.ask.take().map(|ask| asks.push(ask)).is_some();
+    let asked: Vec<bool> = subjects.iter_mut().map(ask_of).collect();
     let mut observed = signals.observe(&asks, now).await.into_iter();
-    let observations = subjects.into_iter().map(|subject| {
-        let observation = if asked.contains(&subject.key) { observed.next() } else { None };
+    let observations = subjects.into_iter().zip(asked).map(|(subject, asked)| {
+        let observation = if asked { observed.next() } else { None };
         let observation = observation.unwrap_or_else(|| {
             Observation::blank(now, subject.entry.policy.signals.keys().cloned(), NoReading::NotMeasured)
         });

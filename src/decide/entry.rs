@@ -92,7 +92,9 @@ impl Entry {
 
     /// Whether this is the very same compilation as `other`, so that all that a rule sees of policy and tenant is the same.
     pub(super) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.policy, &other.policy) && Arc::ptr_eq(&self.tenant, &other.tenant) && self.rule.is(&other.rule)
+        Arc::ptr_eq(&self.policy, &other.policy)
+            && Arc::ptr_eq(&self.tenant, &other.tenant)
+            && self.rule.is(&other.rule)
     }
 
     /// The checks that written actions pass, for actions that a rule asks for.

@@ -60,9 +60,12 @@ pub(super) fn verdict<'a>(
         && entry.is(before.entry)
         && are_alike(&before.observation.readings, &observation.readings)
         && before.observation.pods.len() == observation.pods.len()
-        && before.observation.pods.iter().zip(&observation.pods).all(|((old_pod, old), (new_pod, new))| {
-            old_pod == new_pod && are_alike(old, new)
-        })
+        && before
+            .observation
+            .pods
+            .iter()
+            .zip(&observation.pods)
+            .all(|((old_pod, old), (new_pod, new))| old_pod == new_pod && are_alike(old, new))
         && counts_as_it_is(entry, before.observation, before.at)
         && counts_as_it_is(entry, observation, now);
     same.then_some(before.verdict)

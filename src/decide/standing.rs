@@ -7,7 +7,7 @@ use crate::model::facts;
 use crate::model::phase::{Phase, State};
 use crate::model::policy::PolicyKey;
 use crate::model::reading::{GroupName, PodName, SUBSET_PROBE};
-use crate::model::slot::Slot;
+use crate::model::slot::{RouteKey, Slot};
 
 use super::entry::Entry;
 
@@ -20,21 +20,28 @@ pub struct Standing {
     pub diverts_weight: bool,
 }
 
-/// What stands for `policy` now.
+/// What stands for `policy` now. Looks up rather than walks: this happens for every policy at every tick.
 pub fn standing(policy: &PolicyKey, facts: &facts::Target, records: &Records) -> Standing {
     let mut standing = Standing::default();
-    for record in records.values().filter(|record| record.stands()) {
-        match (&record.slot, &record.desired) {
-            (Slot::Isolation { .. }, Desired::Isolated(pods)) if concerns(policy, facts, record) => {
-                let there = |pod: &&PodName| facts.workload.as_ref().map_or(true, |w| w.pods.contains_key(*pod));
-                standing.isolated.extend(pods.iter().filter(there).cloned());
-            }
-            (Slot::Weights { .. }, Desired::Weights(weights)) if record.holder.policy == *policy => {
-                standing.diverts_weight |= !is_original(record.original.as_ref(), weights);
-            }
-            _ => {}
+    if records.is_empty() {
+        return standing;
+    }
+    let there = |pod: &&PodName| facts.workload.as_ref().map_or(true, |workload| workload.pods.contains_key(*pod));
+    match &facts.workload {
+        Ok(found) => {
+            let slot = Slot::Isolation { workload: found.key.clone() };
+            standing.isolated.extend(records.get(&slot).into_iter().flat_map(isolated).filter(there).cloned());
+        }
+        // Where the workload cannot be told now, the policy's own record is all there is to go by.
+        Err(_) => {
+            let own = records.values().filter(|record| record.holder.policy == *policy);
+            standing.isolated.extend(own.flat_map(isolated).cloned());
         }
     }
+    standing.diverts_weight = weights_in(&policy.namespace, records).any(|record| {
+        let Desired::Weights(weights) = &record.desired else { return false };
+        record.stands() && record.holder.policy == *policy && !is_original(record.original.as_ref(), weights)
+    });
     standing.isolated.sort();
     standing.isolated.dedup();
     standing
@@ -57,12 +64,19 @@ pub fn replaced(state: &State, facts: &facts::Target, records: &Records) -> Vec<
     state.suspects.iter().filter(is_another).cloned().collect()
 }
 
-/// Where the workload cannot be told now, the policy's own record is all there is to go by.
-fn concerns(policy: &PolicyKey, facts: &facts::Target, record: &Record) -> bool {
-    match (&facts.workload, &record.slot) {
-        (Ok(found), Slot::Isolation { workload }) => found.key == *workload,
-        _ => record.holder.policy == *policy,
+/// The Pods that a record keeps out of service.
+fn isolated(record: &Record) -> &[PodName] {
+    match (&record.slot, &record.desired) {
+        (Slot::Isolation { .. }, Desired::Isolated(pods)) if record.stands() => pods,
+        _ => &[],
     }
+}
+
+/// The records of routes in a namespace: a policy's routes lie in its own.
+fn weights_in<'a>(namespace: &'a str, records: &'a Records) -> impl Iterator<Item = &'a Record> {
+    let route = RouteKey { namespace: namespace.to_owned(), virtual_service: String::new(), name: None, matches: None };
+    let here = move |slot: &Slot| matches!(slot, Slot::Weights { route } if route.namespace == namespace);
+    records.range(Slot::Weights { route }..).take_while(move |(slot, _)| here(slot)).map(|(_, record)| record)
 }
 
 fn is_original(original: Option<&Original>, weights: &[Weight]) -> bool {

@@ -5,6 +5,7 @@ mod bad_input;
 mod borders;
 mod cases;
 mod contract;
+mod counts;
 mod decide_properties;
 mod effects;
 mod real;

@@ -3,6 +3,7 @@
 
 pub(crate) mod engine;
 pub(crate) mod event_sink;
+pub(crate) mod fleet;
 pub(crate) mod order_service;
 pub(crate) mod parts;
 pub(crate) mod process;

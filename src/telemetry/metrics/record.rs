@@ -162,10 +162,17 @@ impl Metrics {
         let _ = self.last_evaluation.remove_label_values(&[tenant]);
     }
 
-    /// A policy was evaluated at `now`.
-    pub fn evaluation(&self, tenant: &str, kind: PolicyKind, result: EvaluationResult, now: DateTime<Utc>) {
+    /// So many of a tenant's policies were evaluated at `now`.
+    pub fn evaluations(
+        &self,
+        tenant: &str,
+        kind: PolicyKind,
+        result: EvaluationResult,
+        count: u64,
+        now: DateTime<Utc>,
+    ) {
         self.tenant(tenant);
-        self.evaluations.with_label_values(&[tenant, kind.as_str(), result.as_str()]).inc();
+        self.evaluations.with_label_values(&[tenant, kind.as_str(), result.as_str()]).inc_by(count);
         if matches!(result, EvaluationResult::Hit | EvaluationResult::Miss) {
             self.last_evaluation.with_label_values(&[tenant]).set(seconds_of(now));
         }

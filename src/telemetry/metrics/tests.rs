@@ -92,7 +92,13 @@ fn the_type_is_the_one_that_prometheus_reads() {
 #[test]
 fn every_counter_of_a_tenant_exists_at_zero_before_its_first_event() {
     let metrics = Metrics::new(Options::default());
-    metrics.evaluation("core", PolicyKind::LatencyBudgetPolicy, EvaluationResult::Miss, DateTime::<Utc>::UNIX_EPOCH);
+    metrics.evaluations(
+        "core",
+        PolicyKind::LatencyBudgetPolicy,
+        EvaluationResult::Miss,
+        1,
+        DateTime::<Utc>::UNIX_EPOCH,
+    );
     let text = metrics.render();
     let evaluations = "tradeguard_policy_evaluations_total{policy_kind=\"LatencyBudgetPolicy\"";
     assert_has(&text, &format!("{evaluations},result=\"miss\",tenant=\"core\"}} 1"));

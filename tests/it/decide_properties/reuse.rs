@@ -37,14 +37,7 @@ fn some_readings() -> impl Strategy<Value = Readings> {
 fn an_observation(second: i64) -> impl Strategy<Value = Observation> {
     let pod = prop::sample::select(vec!["a", "b"]).prop_map(str::to_owned);
     (some_readings(), prop::collection::btree_map(pod, some_readings(), 0..2)).prop_map(move |(readings, pods)| {
-        Observation {
-            at: at(second),
-            readings,
-            pods,
-            groups: BTreeMap::new(),
-            queries: Vec::new(),
-            notes: Vec::new(),
-        }
+        Observation { at: at(second), readings, pods, groups: BTreeMap::new(), queries: Vec::new(), notes: Vec::new() }
     })
 }
 
