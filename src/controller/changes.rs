@@ -2,17 +2,26 @@
 //! thing before the first was looked at adds nothing.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::model::policy::PolicyKey;
 
 /// Collects marks from the watches; the loop takes them all at once.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    marks: Mutex<Marks>,
+    waiting: Mutex<Waiting>,
     notify: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    marks: Marks,
+    /// When each of them was made.
+    since: Vec<Instant>,
 }
 
 /// What was marked.
@@ -38,20 +47,54 @@ pub(crate) struct Marks {
     pub(crate) everything: bool,
 }
 
+impl Marks {
+    fn count(&self) -> usize {
+        let flags = [self.tenants, self.freeze, self.everything].into_iter().filter(|flag| *flag).count();
+        self.policies.len() + self.namespaces.len() + self.interventions.len() + flags
+    }
+}
+
 impl Changes {
-    /// Marks something and wakes the loop.
-    pub(crate) fn mark(&self, mark: impl FnOnce(&mut Marks)) {
-        mark(&mut self.marks.lock());
+    /// Marks something and wakes the loop. Returns how many marks there are more than before.
+    pub(crate) fn mark(&self, mark: impl FnOnce(&mut Marks)) -> usize {
+        let mut waiting = self.waiting.lock();
+        mark(&mut waiting.marks);
+        let more = waiting.marks.count().saturating_sub(waiting.since.len());
+        waiting.since.extend(std::iter::repeat_n(Instant::now(), more));
+        drop(waiting);
         self.notify.notify_one();
+        more
     }
 
-    /// Everything marked so far.
-    pub(crate) fn take(&self) -> Marks {
-        std::mem::take(&mut self.marks.lock())
+    /// Everything marked so far, and how long each mark has waited.
+    pub(crate) fn take(&self) -> (Marks, Vec<Duration>) {
+        let Waiting { marks, since } = std::mem::take(&mut *self.waiting.lock());
+        (marks, since.iter().map(Instant::elapsed).collect())
     }
 
     /// Resolves when something was marked since the last time this resolved.
     pub(crate) async fn marked(&self) {
         self.notify.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_change_of_the_same_thing_adds_nothing_and_the_first_counts() {
+        let changes = Changes::default();
+        let trading = |marks: &mut Marks| {
+            marks.namespaces.insert("trading".to_owned());
+        };
+        assert_eq!(changes.mark(trading), 1);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(changes.mark(trading), 0);
+        assert_eq!(changes.mark(|marks| marks.everything = true), 1);
+        let (marks, waited) = changes.take();
+        assert!(marks.everything && marks.namespaces.len() == 1);
+        assert_eq!(waited, [Duration::from_secs(2), Duration::ZERO]);
+        assert_eq!(changes.take(), (Marks::default(), Vec::new()));
     }
 }

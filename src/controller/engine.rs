@@ -135,6 +135,7 @@ impl Engine {
         for controller in [LOOP, STATUS, SLOT] {
             parts.metrics.controller(controller);
         }
+        parts.metrics.queue_added(LOOP, 0);
         Self {
             tenancy: Tenancy::read(&parts.caches),
             parts,
@@ -161,7 +162,8 @@ impl Engine {
     pub(crate) async fn run(mut self, cancel: CancellationToken) {
         let mut sweep = self.parts.clock.now();
         loop {
-            let marks = self.parts.caches.changes.take();
+            let (marks, waited) = self.parts.caches.changes.take();
+            self.parts.metrics.queue_taken(LOOP, &waited);
             self.absorb(&marks);
             let now = self.parts.clock.now();
             if self.parts.caches.are_synced() {
@@ -314,7 +316,7 @@ impl Engine {
             self.review_all(now);
         } else {
             for key in &marks.policies {
-                self.review(key, now);
+                self.reconcile(key, now);
             }
         }
         self.forget_facts(&marks.namespaces, marks.everything);

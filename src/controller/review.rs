@@ -23,6 +23,7 @@ use crate::model::reason::Reason;
 use crate::model::tenant::Tenant;
 use crate::rego::Rule;
 use crate::sources::trial;
+use crate::telemetry::metrics::ReconcileResult;
 
 /// A policy's own rule after its trial.
 pub(crate) struct Compiled {
@@ -60,12 +61,24 @@ impl Engine {
         keys.sort();
         keys.dedup();
         for key in keys {
-            self.review(&key, now);
+            self.reconcile(&key, now);
+        }
+    }
+
+    /// Looks at one policy again, and counts that.
+    pub(crate) fn reconcile(&mut self, key: &PolicyKey, now: DateTime<Utc>) {
+        let running = self.parts.metrics.reconcile_started(LOOP);
+        self.review(key, now);
+        let refused = self.registry.get(key).is_some_and(|governed| governed.refusal.is_some());
+        running.finish(if refused { ReconcileResult::Error } else { ReconcileResult::Success });
+        if refused {
+            // Nothing but another text helps: it is not tried again.
+            self.parts.metrics.terminal_error(LOOP);
         }
     }
 
     /// Looks at one policy again: its object, and what sources define under its name.
-    pub(crate) fn review(&mut self, key: &PolicyKey, now: DateTime<Utc>) {
+    fn review(&mut self, key: &PolicyKey, now: DateTime<Utc>) {
         let Some(object) = self.object(key) else {
             if self.registry.remove(key).is_some() {
                 self.show(key);

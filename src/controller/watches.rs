@@ -24,6 +24,7 @@ use crate::api::{GovernancePolicy, Intervention, LatencyBudgetPolicy, PolicySour
 use crate::clock::Clock;
 use crate::controller::cache::{Cache, Touched};
 use crate::controller::changes::{Changes, Marks};
+use crate::controller::engine::LOOP;
 use crate::model::policy::{PolicyKey, PolicyKind};
 use crate::telemetry::metrics::Metrics;
 
@@ -240,13 +241,18 @@ impl Watches {
             if pause == LOOK_AGAIN && !optional.cache.is_synced() {
                 info!(api_version, kind, "the cluster does not serve this kind; looking again");
                 optional.cache.absent();
-                self.caches.changes.mark(|marks| marks.everything = true);
+                self.mark(|marks| marks.everything = true);
             }
             tokio::select! {
                 () = self.cancel.cancelled() => return None,
                 () = self.clock.sleep(pause) => {}
             }
         }
+    }
+
+    fn mark(&self, mark: impl FnOnce(&mut Marks)) {
+        let more = self.caches.changes.mark(mark);
+        self.metrics.queue_added(LOOP, more);
     }
 
     /// Follows one kind until cancelled; errors are information, the watcher resumes by itself.
@@ -272,7 +278,7 @@ impl Watches {
                 Some(Ok(event)) => {
                     let touched = cache.feed(event);
                     if touched != Touched::Nothing {
-                        self.caches.changes.mark(|marks| mark(marks, touched));
+                        self.mark(|marks| mark(marks, touched));
                     }
                 }
                 Some(Err(error)) => {

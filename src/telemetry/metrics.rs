@@ -33,6 +33,8 @@ const RECONCILE_BUCKETS: &[f64] = &[
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
     1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
 ];
+/// Seconds in a queue, as client-go buckets them.
+const QUEUE_BUCKETS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1_000.0];
 /// Seconds of a rule: tens of microseconds when all is well, up to its time limit.
 const EVALUATION_BUCKETS: &[f64] =
     &[0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 0.5, 1.0];
@@ -65,12 +67,16 @@ pub struct Metrics {
 
     reconciles: IntCounterVec,
     reconcile_errors: IntCounterVec,
+    terminal_errors: IntCounterVec,
     reconcile_panics: IntCounterVec,
     reconcile_seconds: HistogramVec,
     active_workers: IntGaugeVec,
     work_seconds: HistogramVec,
     unfinished_seconds: GaugeVec,
     longest_running_seconds: GaugeVec,
+    queue_depth: IntGaugeVec,
+    queue_adds: IntCounterVec,
+    queue_seconds: HistogramVec,
     queue_retries: IntCounterVec,
     leader: IntGaugeVec,
     rest_requests: IntCounterVec,
@@ -157,6 +163,11 @@ impl Metrics {
                 "Reconciles that failed.",
                 &["controller"],
             ),
+            terminal_errors: r.counters(
+                "controller_runtime_terminal_reconcile_errors_total",
+                "Reconciles that failed and are not tried again before the object changes.",
+                &["controller"],
+            ),
             reconcile_panics: r.counters(
                 "controller_runtime_reconcile_panics_total",
                 "Reconciles that panicked; a defect of the engine.",
@@ -188,6 +199,18 @@ impl Metrics {
                 "workqueue_longest_running_processor_seconds",
                 "How long the longest of the reconciles that run now has been running.",
                 queue,
+            ),
+            queue_depth: r.int_gauges("workqueue_depth", "Changes that the loop has not looked at yet.", queue),
+            queue_adds: r.counters(
+                "workqueue_adds_total",
+                "Changes that were queued; a second one of the same thing before the first was looked at adds nothing.",
+                queue,
+            ),
+            queue_seconds: r.histograms(
+                "workqueue_queue_duration_seconds",
+                "How long a change waits until the loop looks at it.",
+                queue,
+                QUEUE_BUCKETS,
             ),
             queue_retries: r.counters(
                 "workqueue_retries_total",

@@ -63,6 +63,7 @@ impl Metrics {
             self.reconciles.with_label_values(&[name, result.as_str()]);
         }
         self.reconcile_errors.with_label_values(&[name]);
+        self.terminal_errors.with_label_values(&[name]);
         self.reconcile_panics.with_label_values(&[name]);
         self.reconcile_seconds.with_label_values(&[name]);
         self.work_seconds.with_label_values(&[name, name]);
@@ -89,6 +90,24 @@ impl Metrics {
     /// A watch was interrupted; it resumes by itself.
     pub fn watch_error(&self) {
         self.watch_errors.inc();
+    }
+
+    /// A reconcile failed for good: only another text of the object helps.
+    pub fn terminal_error(&self, controller: &str) {
+        self.terminal_errors.with_label_values(&[controller]).inc();
+    }
+
+    /// So many changes were queued.
+    pub fn queue_added(&self, controller: &str, count: usize) {
+        self.queue_adds.with_label_values(&[controller, controller]).inc_by(count as u64);
+        self.queue_depth.with_label_values(&[controller, controller]).add(count as i64);
+    }
+
+    /// Changes that waited so long were looked at.
+    pub fn queue_taken(&self, controller: &str, waited: &[Duration]) {
+        self.queue_depth.with_label_values(&[controller, controller]).sub(waited.len() as i64);
+        let seconds = self.queue_seconds.with_label_values(&[controller, controller]);
+        waited.iter().for_each(|waited| seconds.observe(waited.as_secs_f64()));
     }
 
     /// An object was queued again after a failure.
