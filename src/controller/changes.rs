@@ -49,8 +49,10 @@ pub(crate) struct Marks {
 
 impl Marks {
     fn count(&self) -> usize {
-        let flags = [self.tenants, self.freeze, self.everything].into_iter().filter(|flag| *flag).count();
-        self.policies.len() + self.namespaces.len() + self.interventions.len() + flags
+        let Self { policies, namespaces, interventions, config_maps, revisions, .. } = self;
+        let flags = [self.sources, self.tenants, self.freeze, self.everything];
+        let objects = policies.len() + namespaces.len() + interventions.len() + config_maps.len() + revisions.len();
+        objects + flags.into_iter().filter(|flag| *flag).count()
     }
 }
 

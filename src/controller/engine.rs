@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -86,6 +86,8 @@ pub(crate) struct Engine {
     pub(crate) all_gates: bool,
     role_shown: Option<Role>,
     pub(crate) detached_since: Option<DateTime<Utc>>,
+    /// One for each status that may still be written at the same time.
+    pub(crate) report_permits: Arc<Semaphore>,
     pub(crate) tasks: JoinSet<Done>,
 }
 
@@ -154,6 +156,7 @@ impl Engine {
             all_gates: true,
             role_shown: None,
             detached_since: None,
+            report_permits: Arc::new(Semaphore::new(report::AT_ONCE)),
             tasks: JoinSet::new(),
         }
     }
@@ -269,7 +272,7 @@ impl Engine {
             Ok(Done::Tried(tried)) => self.tried(*tried, now),
             Ok(Done::Mirrored(mirrored)) => self.mirrored(*mirrored, now),
             Ok(Done::SourceStatus(written)) => self.source_status_written(*written),
-            Ok(Done::Look(key)) => self.review(&key, now),
+            Ok(Done::Look(key)) => self.reconcile(&key, now),
             Ok(Done::LookAtSource(source)) => self.source_status.want(&source),
             Ok(Done::Nothing) => {}
             // A task that panicked is a defect; its object stays as it is until something touches it again.
@@ -311,6 +314,10 @@ impl Engine {
         self.list_revisions(&marks.revisions);
         if marks.freeze {
             self.keep_mirrors(now);
+        }
+        if marks.everything || !marks.interventions.is_empty() {
+            // One that stands by makes no plan, and tells the modes of targets all the same.
+            self.show_rest();
         }
         if marks.tenants || marks.everything {
             self.review_all(now);
@@ -385,7 +392,10 @@ impl Engine {
         }
         if self.acts() {
             next = self.slots.next_look().map_or(next, |due| next.min(due));
-            next = self.registry.next_report().map_or(next, |due| next.min(due));
+            // Where as many are written as may be, the end of one brings us here again.
+            if self.report_permits.available_permits() > 0 {
+                next = self.registry.next_report().map_or(next, |due| next.min(due));
+            }
         }
         let until = next.signed_duration_since(now).to_std().unwrap_or(Duration::ZERO);
         let until = until.clamp(Duration::from_millis(1), LONGEST);

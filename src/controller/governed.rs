@@ -233,12 +233,12 @@ impl Registry {
         }
     }
 
-    /// Takes the policies whose status is due to be written. One that is being written stays due.
-    pub(crate) fn take_reports(&mut self, now: DateTime<Utc>) -> Vec<PolicyKey> {
+    /// Takes at most so many policies whose status is due to be written. One that is being written stays due.
+    pub(crate) fn take_reports(&mut self, now: DateTime<Utc>, most: usize) -> Vec<PolicyKey> {
         let policies = &mut self.policies;
         let due = self.reports.iter().take_while(|(due, _)| *due <= now);
         let free = due.filter(|(_, key)| policies.get(key).is_some_and(|governed| !governed.report.writing));
-        let taken: Vec<_> = free.cloned().collect();
+        let taken: Vec<_> = free.take(most).cloned().collect();
         for entry in &taken {
             self.reports.remove(entry);
             if let Some(governed) = policies.get_mut(&entry.1) {

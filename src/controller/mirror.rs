@@ -173,7 +173,7 @@ impl Engine {
         let pause = match &result {
             Ok(()) if !put_back => {
                 self.mirrors.work.remove(&key);
-                return self.review(&key, now);
+                return self.reconcile(&key, now);
             }
             // Somebody who keeps writing it is answered ever more slowly.
             Ok(()) => {

@@ -26,6 +26,8 @@ use crate::model::view::{self, Explanation, NORMAL, PolicyView, Processing, Sign
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     policies: BTreeMap<PolicyKey, Arc<PolicyView>>,
+    /// None: to be made anew. Most publications have new readings and the same targets.
+    targets: Option<Arc<BTreeMap<TargetKey, Arc<TargetView>>>>,
     dirty: bool,
     last: Option<(Instant, Duration)>,
 }
@@ -37,20 +39,25 @@ impl Engine {
     /// Takes a policy's present standing into the next publication.
     pub(crate) fn show(&mut self, key: &PolicyKey) {
         self.shown.dirty = true;
-        match self.registry.get(key) {
-            Some(governed) => {
-                let shown = policy_view(governed, &self.plan, self.slots.records());
-                self.shown.policies.insert(key.clone(), Arc::new(shown));
-            }
-            None => {
-                self.shown.policies.remove(key);
+        let Some(governed) = self.registry.get(key) else {
+            self.shown.policies.remove(key);
+            self.shown.targets = None;
+            return;
+        };
+        let shown = Arc::new(policy_view(governed, &self.plan, self.slots.records()));
+        match self.shown.policies.get_mut(key) {
+            Some(before) if before.target == shown.target => *before = shown,
+            _ => {
+                self.shown.policies.insert(key.clone(), shown);
+                self.shown.targets = None;
             }
         }
     }
 
-    /// Something beside the policies changed.
+    /// Something beside the policies changed: the role, the plan, a record.
     pub(crate) fn show_rest(&mut self) {
         self.shown.dirty = true;
+        self.shown.targets = None;
     }
 
     /// How long until the next publication, if one is wanted.
@@ -67,6 +74,8 @@ impl Engine {
             return;
         }
         let started = Instant::now();
+        let targets = self.shown.targets.take().unwrap_or_else(|| Arc::new(self.targets()));
+        self.shown.targets = Some(Arc::clone(&targets));
         let view = View {
             role: match *self.parts.role.borrow() {
                 Role::Actor { .. } => view::Role::Actor,
@@ -74,7 +83,7 @@ impl Engine {
             },
             synced: self.parts.caches.are_synced(),
             detached_since: self.detached_since,
-            targets: self.targets(),
+            targets,
             policies: self.shown.policies.clone(),
             unmade: self.definitions.unmade(),
             interventions: self.slots.records().iter().map(|(slot, record)| (slot.clone(), record.phase)).collect(),

@@ -3,6 +3,8 @@
 //! A Healthy policy's status is written only when its phase or conditions change; others are refreshed at most once a
 //! minute. One write per policy is under way at a time. What came back is what the plan may rest on.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
@@ -19,6 +21,10 @@ use crate::controller::status;
 use crate::model::phase::State;
 use crate::model::policy::{Enforcement, PolicyKey, PolicyKind};
 use crate::telemetry::metrics::{ReconcileResult, Step};
+
+/// How many statuses are written at the same time: after a start all are due at once, and ten thousand requests under way
+/// would take a gigabyte and hold up the API server.
+pub(crate) const AT_ONCE: usize = 64;
 
 /// What came of writing one policy.
 pub(crate) struct Reported {
@@ -39,14 +45,23 @@ enum Finalizer {
 }
 
 impl Engine {
-    /// Starts the writes that are due.
+    /// Starts the writes that are due, as far as they may run at the same time.
     pub(crate) fn start_reports(&mut self, now: DateTime<Utc>) {
-        for key in self.registry.take_reports(now) {
-            self.start_report(&key, now);
+        loop {
+            let due = self.registry.take_reports(now, self.report_permits.available_permits());
+            if due.is_empty() {
+                return;
+            }
+            for key in due {
+                self.start_report(&key, now);
+            }
         }
     }
 
     fn start_report(&mut self, key: &PolicyKey, now: DateTime<Utc>) {
+        let Ok(permit) = Arc::clone(&self.report_permits).try_acquire_owned() else {
+            return self.registry.want_report(key);
+        };
         let Some(governed) = self.registry.get(key) else { return };
         let status = status::status(key, governed, &self.slots, &self.plan, now);
         let essence = status::essence(&status);
@@ -64,13 +79,14 @@ impl Engine {
         let finalizers = governed.object.metadata().finalizers.clone().unwrap_or_default();
         let state = governed.state.clone();
         let (client, key) = (self.parts.client.clone(), key.clone());
-        let metrics = std::sync::Arc::clone(&self.parts.metrics);
+        let metrics = Arc::clone(&self.parts.metrics);
         self.tasks.spawn(async move {
             let running = metrics.reconcile_started(STATUS);
             let started = tokio::time::Instant::now();
             let result = write(client, &key, &status, finalizer, finalizers, version).await;
             metrics.step(Step::Status, started.elapsed());
             running.finish(if result.is_ok() { ReconcileResult::Success } else { ReconcileResult::Error });
+            drop(permit);
             Done::Reported(Box::new(Reported { key, uid, state, status, essence, result }))
         });
     }

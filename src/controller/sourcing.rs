@@ -223,7 +223,7 @@ impl Engine {
 
     fn review_each(&mut self, keys: BTreeSet<PolicyKey>, now: DateTime<Utc>) {
         for key in keys {
-            self.review(&key, now);
+            self.reconcile(&key, now);
         }
     }
 

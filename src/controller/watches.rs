@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldsV1;
 use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::core::GroupVersionKind;
 use kube::discovery;
@@ -15,6 +16,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource};
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
@@ -147,10 +149,10 @@ impl Watches {
     /// Starts every watch in `tasks`.
     pub(crate) fn start(&self, tasks: &mut JoinSet<()>) {
         let caches = &self.caches;
-        self.follow(tasks, self.all(), &caches.latency_policies, bare, |marks, touched| {
+        self.follow(tasks, self.all(), &caches.latency_policies, slim_policy, |marks, touched| {
             policy(marks, PolicyKind::LatencyBudgetPolicy, touched);
         });
-        self.follow(tasks, self.all(), &caches.governance_policies, bare, |marks, touched| {
+        self.follow(tasks, self.all(), &caches.governance_policies, slim_policy, |marks, touched| {
             policy(marks, PolicyKind::GovernancePolicy, touched);
         });
         self.follow(tasks, self.all(), &caches.interventions, bare, |marks, touched| match touched {
@@ -169,11 +171,11 @@ impl Watches {
         let revisions = self.all::<ControllerRevision>();
         tasks.spawn(async move { this.keep(revisions, labelled, &cache, bare, revision).await });
         self.follow(tasks, self.all(), &caches.tenants, bare, |marks, _| marks.tenants = true);
-        self.follow(tasks, self.all(), &caches.namespaces, bare, |marks, _| marks.tenants = true);
+        self.follow(tasks, self.all(), &caches.namespaces, slim, |marks, _| marks.tenants = true);
         self.follow(tasks, self.all(), &caches.pods, slim_pod, namespace);
-        self.follow(tasks, self.all(), &caches.services, bare, namespace);
+        self.follow(tasks, self.all(), &caches.services, slim, namespace);
         self.follow(tasks, self.all(), &caches.replica_sets, slim_replica_set, namespace);
-        self.follow(tasks, self.all(), &caches.deployments, bare, namespace);
+        self.follow(tasks, self.all(), &caches.deployments, slim, namespace);
         self.follow(tasks, self.all(), &caches.stateful_sets, slim_stateful_set, namespace);
         self.follow(tasks, self.all(), &caches.daemon_sets, slim_daemon_set, namespace);
         let freeze = Api::<ConfigMap>::namespaced(self.client.clone(), &self.own_namespace);
@@ -213,7 +215,7 @@ impl Watches {
             info!(api_version = gvk.0, kind = gvk.1, "following");
             let api = Api::<DynamicObject>::all_with(this.client.clone(), &served.resource);
             *optional.served.write() = Some(served);
-            this.keep(api, watcher_config(), &optional.cache, bare, namespace).await;
+            this.keep(api, watcher_config(), &optional.cache, slim, namespace).await;
         });
     }
 
@@ -333,6 +335,20 @@ fn namespace(marks: &mut Marks, touched: Touched) {
 }
 
 fn bare<K>(_: &mut K) {}
+
+/// Who owns which field is most of an object, and nobody reads it from a cache.
+fn slim<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}
+
+/// Of a policy's managed fields, the times at which others wrote its spec are read: that is when it was changed last.
+fn slim_policy<K: Resource>(policy: &mut K) {
+    let Some(entries) = &mut policy.meta_mut().managed_fields else { return };
+    entries.retain(|entry| entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:spec").is_some()));
+    for entry in entries {
+        entry.fields_v1 = Some(FieldsV1(json!({"f:spec": {}})));
+    }
+}
 
 /// Of a Pod only what facts and effects read is kept: a cluster has many.
 fn slim_pod(pod: &mut Pod) {

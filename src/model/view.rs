@@ -30,7 +30,7 @@ pub struct View {
     /// Since when the API server cannot be reached; what is shown has that age.
     pub detached_since: Option<DateTime<Utc>>,
     /// Governed targets.
-    pub targets: BTreeMap<TargetKey, Arc<TargetView>>,
+    pub targets: Arc<BTreeMap<TargetKey, Arc<TargetView>>>,
     /// Policies, the refused ones too.
     pub policies: BTreeMap<PolicyKey, Arc<PolicyView>>,
     /// Policies that were written and never came to be, since no text of them was good: by tenant and reason.

@@ -57,7 +57,7 @@ fn in_mode(mode: &str) -> View {
     View {
         role: Role::Actor,
         synced: true,
-        targets: BTreeMap::from([(target("trade.io/v1"), Arc::new(state))]),
+        targets: Arc::new(BTreeMap::from([(target("trade.io/v1"), Arc::new(state))])),
         ..View::default()
     }
 }
@@ -185,7 +185,7 @@ async fn a_detached_instance_shows_the_age_of_what_it_says() {
 async fn a_kind_of_two_groups_wants_the_api_version() {
     let mut view = in_mode("cache-only");
     let other = TargetView { mode: "normal".into(), since: None, policies: Vec::new() };
-    view.targets.insert(target("other.io/v1"), Arc::new(other));
+    Arc::make_mut(&mut view.targets).insert(target("other.io/v1"), Arc::new(other));
     let (_sender, surface) = surface(view);
     let refused = get(&surface, STATE).await;
     assert_eq!(refused.status(), StatusCode::CONFLICT);
