@@ -2,7 +2,10 @@
 //!
 //! Source: `internal/yaml` and `util.Unmarshal` of OPA 1.22.4. A file that is JSON counts as JSON, so that its numbers
 //! keep their spelling; a byte order mark is cut off; of several documents the first counts; of duplicate keys the last
-//! wins; keys become texts; yes, no, on, off and dates are texts; numbers are written as Go writes them.
+//! wins; keys become texts; yes, no, on, off and dates are texts; `017` is octal; numbers are written as Go writes them.
+//!
+//! Known to be read otherwise than by OPA: `0X1F`, `1_0.5` and floats beyond f64. Where a number is read otherwise, the
+//! digest is another too, so that a signed bundle is refused and not misread.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,6 +29,7 @@ pub(super) fn parse(bytes: &[u8], most: usize) -> Result<Json<'_>, Fault> {
     let options = serde_saphyr::options! {
         with_snippet: false,
         strict_booleans: true,
+        legacy_octal_numbers: true,
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         budget: serde_saphyr::budget! { max_events: most, max_nodes: most, max_depth: DEEPEST, max_total_scalar_bytes: MOST_TEXT },
     };

@@ -259,6 +259,8 @@ fn documents() -> Files {
         "base: &b {x: 1}\nd:\n  <<: *b\n  y: 2\n",
         "1: x\ntrue: y\n1.5: z\n",
         "t: |\n  two\n  lines\nf: >\n  folded\n  text\nq: \"\\u2028\"\ns: 'it''s'\n",
+        "o: [017, -017, 08, 018, 0x_1, 1_000, 0b11, +1, .5, 1., 12e03, -0, 0.10, 1e15]\n",
+        "n: [NULL, TRUE, False, 1:30, 2001-12-14t21:59:43.10-05:00, !!binary aGk=, =, !!str 1, !custom x, on, '']\n",
         "{\"b\": 1.0, \"a\": 1e3}",
         "\u{feff}a: b\n",
     ];
