@@ -3,9 +3,13 @@
 //! Knows nothing of kinds; [`super::admission`] checks what was read.
 
 use serde::de::DeserializeOwned;
+mod positions;
+
 use serde_json::Value;
 
 use crate::model::problem::Problem;
+
+pub use positions::{Place, Positions};
 
 /// The largest file that is read, in bytes. A policy is a few hundred bytes; etcd takes 1.5 MB.
 pub const LARGEST: usize = 1 << 20;
@@ -18,12 +22,13 @@ pub fn parse_documents(path: &str, bytes: &[u8]) -> Result<Vec<Value>, Problem> 
     }
     let text = str::from_utf8(bytes).map_err(|error| {
         let line = bytes.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count() + 1;
-        Problem::expected(path, format!("line {line}: is not UTF-8"), "YAML in UTF-8")
+        Problem::expected(format!("{path}:{line}"), "is not UTF-8", "YAML in UTF-8")
     })?;
     let options = serde_saphyr::options! { with_snippet: false };
     let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
-        let place = error.location().map(|at| format!("line {}, column {}: ", at.line(), at.column()));
-        Problem::at(path, format!("{}{}", place.unwrap_or_default(), one_line(&error.without_snippet().to_string())))
+        let place = error.location().map(|at| format!(":{}:{}", at.line(), at.column()));
+        let path = format!("{path}{}", place.unwrap_or_default());
+        Problem::at(path, one_line(&error.without_snippet().to_string()))
     })?;
     if documents.is_empty() {
         return Err(Problem::expected(path, "is empty", "a YAML document"));
@@ -66,11 +71,11 @@ mod tests {
         assert_eq!(refused(b""), "p.yaml: is empty; expected a YAML document");
         assert_eq!(refused(b"# only a comment\n---\n"), "p.yaml: is empty; expected a YAML document");
         assert_eq!(refused(&vec![b'a'; 10_000_000]), "p.yaml: has 10000000 bytes; expected at most 1048576");
-        assert_eq!(refused(b"a: 1\nb: \xff\n"), "p.yaml: line 2: is not UTF-8; expected YAML in UTF-8");
+        assert_eq!(refused(b"a: 1\nb: \xff\n"), "p.yaml:2: is not UTF-8; expected YAML in UTF-8");
         let syntax = refused(b"a: 1\nb: [1, 2\nc: 3\n");
-        assert!(syntax.starts_with("p.yaml: line "), "{syntax}");
+        assert!(syntax.starts_with("p.yaml:"), "{syntax}");
         let twice = refused(b"a: 1\nb: 2\na: 3\n");
-        assert!(twice.starts_with("p.yaml: line 3, column 1: ") && twice.contains("duplicate"), "{twice}");
+        assert!(twice.starts_with("p.yaml:3:1: ") && twice.contains("duplicate"), "{twice}");
     }
 
     #[test]
@@ -80,7 +85,7 @@ mod tests {
             let before = vec![format!("*a{}", level - 1); 10].join(", ");
             bomb.extend([format!("a{level}: &a{level} [{before}]\n")]);
         }
-        assert!(refused(bomb.as_bytes()).starts_with("p.yaml: "));
+        assert!(refused(bomb.as_bytes()).starts_with("p.yaml:"));
     }
 
     #[test]

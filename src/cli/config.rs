@@ -161,10 +161,10 @@ impl Config {
     pub fn parse(name: &str, text: &str) -> Result<Self, Vec<Problem>> {
         let options = serde_saphyr::options! { with_snippet: false };
         let file: File = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-            let place = error.location().map(|at| format!("line {}, column {}: ", at.line(), at.column()));
+            let place = error.location().map(|at| format!(":{}:{}", at.line(), at.column()));
             let message = error.without_snippet().to_string();
             let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
-            vec![Problem::at(name, format!("{}{message}", place.unwrap_or_default()))]
+            vec![Problem::at(format!("{name}{}", place.unwrap_or_default()), message)]
         })?;
         check(file).map_err(|problems| {
             let in_file = |problem: Problem| Problem::at(format!("{name}: {}", problem.path), problem.message);

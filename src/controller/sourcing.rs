@@ -274,7 +274,7 @@ async fn activate(
                 policies.insert(key, Definition { object: text.object, entry: Arc::new(entry) });
             }
             Err(refusal) => {
-                let problems = refusal.problems.iter().map(|problem| snapshot::in_file(&text.file, problem)).collect();
+                let problems = snapshot::in_file(&texts, &text.file, text.document, &refusal.problems);
                 refusals.push(Refusal { reason: refusal.reason, problems });
             }
         }

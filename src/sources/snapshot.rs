@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use crate::api::{AnyPolicy, documents};
+use crate::api::AnyPolicy;
+use crate::api::documents::{self, Positions};
 use crate::model::policy::PolicyKey;
 use crate::model::problem::Problem;
 
@@ -35,6 +36,8 @@ pub(crate) struct Snapshot {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Text {
     pub(crate) file: String,
+    /// Which document of the file, from 0.
+    pub(crate) document: usize,
     pub(crate) object: AnyPolicy,
 }
 
@@ -54,18 +57,18 @@ pub(crate) fn read(texts: &Texts, namespace: &str) -> Result<Snapshot, Vec<Probl
                 continue;
             }
         };
-        for document in documents {
+        for (number, document) in documents.into_iter().enumerate() {
             match admit(document, namespace) {
                 Ok(object) => {
                     let key = object.key();
-                    let text = Text { file: file.clone(), object };
+                    let text = Text { file: file.clone(), document: number, object };
                     if let Some(earlier) = policies.insert(key.clone(), text) {
                         let kind = key.kind.as_str();
                         let found = format!("defines {kind} {} again, as {} does", key.name, earlier.file);
                         problems.push(Problem::expected(file, found, "each policy once"));
                     }
                 }
-                Err(found) => problems.extend(found.into_iter().map(|problem| in_file(file, &problem))),
+                Err(found) => problems.extend(in_file(texts, file, number, &found)),
             }
         }
     }
@@ -76,9 +79,15 @@ pub(crate) fn read(texts: &Texts, namespace: &str) -> Result<Snapshot, Vec<Probl
     }
 }
 
-/// A finding about a field, with the file in front.
-pub(crate) fn in_file(file: &str, problem: &Problem) -> Problem {
-    Problem::at(format!("{file}: {}", problem.path), problem.message.clone())
+/// Findings about fields of a document, with file, line and column in front.
+pub(crate) fn in_file(texts: &Texts, file: &str, document: usize, problems: &[Problem]) -> Vec<Problem> {
+    let text = texts.files.get(file).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default();
+    let positions = Positions::of(text);
+    let placed = problems.iter().map(|problem| {
+        let place = positions.at(document, &problem.path).map(|place| format!(":{}:{}", place.line, place.column));
+        Problem::at(format!("{file}{}", place.unwrap_or_default()), problem.to_string())
+    });
+    placed.collect()
 }
 
 /// How many policies these files mean to hold, also where they cannot be read: the lines that name a kind of policy.
@@ -156,8 +165,8 @@ spec:
         let syntax = "a: [1, 2\nb: 3\n";
         let found = refused(&[("a.yaml", GOOD), ("b.yaml", &bad), ("c.yaml", syntax), ("d.txt", "x")]);
         assert_eq!(found.len(), 3, "{found:#?}");
-        assert!(found[0].starts_with("b.yaml: spec.thresholds.duration: `1h30` "), "{found:#?}");
-        assert!(found[1].starts_with("c.yaml: line 2"), "{found:#?}");
+        assert!(found[0].starts_with("b.yaml:6:38: spec.thresholds.duration: `1h30` "), "{found:#?}");
+        assert!(found[1].starts_with("c.yaml:2:"), "{found:#?}");
         assert!(found[2].starts_with("d.txt: is no policy file"), "{found:#?}");
     }
 
@@ -167,7 +176,7 @@ spec:
         assert_eq!(
             refused(&[("a.yaml", &elsewhere)]),
             [
-                "a.yaml: metadata.namespace: \"trading\"; expected `lab`, or none: it defines policies for its own namespace only"
+                "a.yaml:3:39: metadata.namespace: \"trading\"; expected `lab`, or none: it defines policies for its own namespace only"
             ]
         );
         let twice = refused(&[("a.yaml", GOOD), ("b.yaml", GOOD)]);
@@ -176,7 +185,7 @@ spec:
             ["b.yaml: defines LatencyBudgetPolicy checkout again, as a.yaml does; expected each policy once"]
         );
         let owned = GOOD.replace("{name: checkout}\n", "{name: checkout, finalizers: [x]}\n");
-        assert!(refused(&[("a.yaml", &owned)])[0].starts_with("a.yaml: metadata.finalizers: is set"));
+        assert!(refused(&[("a.yaml", &owned)])[0].starts_with("a.yaml:3:28: metadata.finalizers: is set"));
     }
 
     #[test]

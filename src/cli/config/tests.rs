@@ -113,14 +113,14 @@ fn every_problem_is_told_at_once() {
 #[test]
 fn what_is_no_configuration_is_refused_with_its_line() {
     for (text, told) in [
-        ("modes: []\ntarget: []\n", "line 2, column 1: unknown field `target`"),
-        ("budgets:\n  effectsPerMinute: many\n", "line 2"),
-        ("budgets: {labSharePercent: 300}", "line 1"),
+        ("modes: []\ntarget: []\n", "config.yaml:2:1: unknown field `target`"),
+        ("budgets:\n  effectsPerMinute: many\n", "config.yaml:2:"),
+        ("budgets: {labSharePercent: 300}", "config.yaml:1:"),
         ("targets: [{kind: A}]", "missing field `apiVersion`"),
-        ("modes: [a\nlisten: []", "line "),
+        ("modes: [a\nlisten: []", "config.yaml:"),
     ] {
         let found = messages(text);
         assert_eq!(found.len(), 1, "{text}: {found:?}");
-        assert!(found[0].starts_with("config.yaml: ") && found[0].contains(told), "{text}: {found:?}");
+        assert!(found[0].starts_with("config.yaml") && found[0].contains(told), "{text}: {found:?}");
     }
 }

@@ -154,10 +154,10 @@ async fn a_config_map_is_in_force_at_once_refused_alone_and_rolled_back_by_hand(
     let refused = lab.until_source("the broken text is refused", |status| !status["rejected"].is_null()).await;
     assert_eq!((&refused["policies"], &refused["unprocessed"]), (&Value::from(3), &Value::from(2)), "{refused:#}");
     let message = refused["rejected"]["message"].as_str().unwrap();
-    assert!(message.starts_with("a.yaml: line 2, column "), "{message}");
+    assert!(message.starts_with("a.yaml:2:7: "), "{message}");
     lab.until_judged("quotes", "700ms").await;
     let (code, listed) = lab.source_command(&["list"]).await;
-    assert!(code == 1 && listed.contains("2 not as written") && listed.contains("a.yaml: line 2"), "{code}: {listed}");
+    assert!(code == 1 && listed.contains("2 not as written") && listed.contains("a.yaml:2:7"), "{code}: {listed}");
     let metrics = reqwest::get(format!("{}/metrics", lab.engine.url().unwrap())).await.unwrap().text().await.unwrap();
     let rejected = r#"tradeguard_policies{reason="InvalidSource",state="rejected",tenant="lab"} 2"#;
     assert!(metrics.contains(rejected), "{metrics}");
