@@ -134,7 +134,7 @@ fn each(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, count: usize, mut 
             let rounds = iterations.div_ceil(count as u64);
             let before = cpu_time();
             (0..rounds).for_each(|_| round());
-            (cpu_time() - before).mul_f64(iterations as f64 / (rounds * count as u64) as f64)
+            cpu_time().saturating_sub(before).mul_f64(iterations as f64 / (rounds * count as u64) as f64)
         });
     });
 }

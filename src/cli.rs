@@ -20,6 +20,7 @@ mod demo;
 mod eval;
 mod explain;
 mod install;
+mod lint;
 mod policy_file;
 mod readings;
 mod release;
@@ -55,6 +56,7 @@ enum Command {
     Demo(demo::Args),
     Eval(eval::Args),
     Test(test::Args),
+    Lint(lint::Args),
     Explain(explain::Args),
     Source(source::Args),
     Release(release::Args),
@@ -177,6 +179,7 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, streams
         Command::Demo(args) => demo::run(&args, streams),
         Command::Eval(args) => eval::run(&args, streams),
         Command::Test(args) => test::run(&args, streams),
+        Command::Lint(args) => lint::run(&args, streams),
         Command::Explain(args) => explain::run(&args, streams),
         Command::Source(args) => source::run(&args, streams),
         Command::Release(args) => release::run(&args, streams),

@@ -26,6 +26,7 @@ struct Waiting {
 
 /// What was marked.
 #[derive(Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent marks, each taken by somebody else")]
 pub(crate) struct Marks {
     /// Policies whose object changed or vanished.
     pub(crate) policies: BTreeSet<PolicyKey>,

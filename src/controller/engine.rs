@@ -337,7 +337,9 @@ impl Engine {
         if everything {
             self.registry.forget_all_facts();
         } else {
-            namespaces.iter().for_each(|namespace| self.registry.forget_facts_in(namespace));
+            for namespace in namespaces {
+                self.registry.forget_facts_in(namespace);
+            }
         }
         self.slots.recheck(|namespace| everything || namespaces.contains(namespace));
         self.gates.extend(namespaces.iter().cloned());

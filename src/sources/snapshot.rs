@@ -105,6 +105,9 @@ fn is_yaml(file: &str) -> bool {
     [".yaml", ".yml", ".json"].iter().any(|ending| file.ends_with(ending))
 }
 
+/// What a person may write into metadata.
+const WRITTEN: [&str; 4] = ["name", "namespace", "labels", "annotations"];
+
 fn admit(mut document: Value, namespace: &str) -> Result<AnyPolicy, Vec<Problem>> {
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
         let found = metadata.entry("namespace").or_insert_with(|| json!(namespace));
@@ -113,7 +116,6 @@ fn admit(mut document: Value, namespace: &str) -> Result<AnyPolicy, Vec<Problem>
             return Err(vec![Problem::expected("metadata.namespace", found, expected)]);
         }
         // What a server fills in is no text of the author's; written here it would only mislead.
-        const WRITTEN: [&str; 4] = ["name", "namespace", "labels", "annotations"];
         if let Some(field) = metadata.keys().find(|field| !WRITTEN.contains(&field.as_str())) {
             let expected = format!("only {} in a file", WRITTEN.join(", "));
             return Err(vec![Problem::expected(format!("metadata.{field}"), "is set", expected)]);

@@ -41,11 +41,9 @@ impl Positions {
                     open.clear();
                     positions.documents.push(BTreeMap::new());
                 }
-                Event::DocumentEnd => {
-                    // Nothing but comments: no document to anybody who reads values.
-                    if positions.documents.last().is_some_and(BTreeMap::is_empty) {
-                        positions.documents.pop();
-                    }
+                // Nothing but comments: no document to anybody who reads values.
+                Event::DocumentEnd if positions.documents.last().is_some_and(BTreeMap::is_empty) => {
+                    positions.documents.pop();
                 }
                 Event::MappingStart(..) => {
                     let path = positions.node(&mut open, place, None);

@@ -108,7 +108,7 @@ fn a_file_that_is_no_policy_is_refused_by_name() {
     for policy in ["", "---\n---\n", "a: [", &format!("{SEED}---\n{SEED}"), &"#".repeat(10_000_000)] {
         let (exit, _, err) = eval(policy, readings, &[]);
         assert_eq!(exit, Exit::Usage);
-        assert!(err.contains("policy.yaml: "), "{err}");
+        assert!(err.contains("policy.yaml:"), "{err}");
     }
     let (exit, _, err) = run(&["eval", "-f", "/nowhere/policy.yaml", "--readings", "/nowhere/readings.yaml"]);
     assert_eq!(exit, Exit::Usage);

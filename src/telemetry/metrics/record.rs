@@ -107,7 +107,9 @@ impl Metrics {
     pub fn queue_taken(&self, controller: &str, waited: &[Duration]) {
         self.queue_depth.with_label_values(&[controller, controller]).sub(waited.len() as i64);
         let seconds = self.queue_seconds.with_label_values(&[controller, controller]);
-        waited.iter().for_each(|waited| seconds.observe(waited.as_secs_f64()));
+        for waited in waited {
+            seconds.observe(waited.as_secs_f64());
+        }
     }
 
     /// An object was queued again after a failure.

@@ -9,7 +9,7 @@ use crate::support::engine::Engine;
 use crate::support::wait::wait_until;
 
 /// The lab owns the namespace; its policies come from ConfigMaps.
-const LAB: &str = r#"
+const LAB: &str = r"
 apiVersion: policy.trade.io/v1alpha2
 kind: Tenant
 metadata: {name: lab}
@@ -23,12 +23,12 @@ metadata: {name: lab}
 spec:
   tenant: lab
   configMap: {}
-"#;
+";
 
 /// Judged when its text changes, and otherwise once an hour.
 fn policy(name: &str, p99: &str) -> String {
     format!(
-        r#"
+        r"
 apiVersion: policy.trade.io/v1alpha2
 kind: LatencyBudgetPolicy
 metadata: {{name: {name}}}
@@ -37,7 +37,7 @@ spec:
   interval: 1h
   thresholds: {{p99: {p99}, duration: 2m}}
   actions: [{{type: circuit-breaker, config: {{timeout: 30s, fallback: cache-only}}}}]
-"#
+"
     )
 }
 
@@ -199,7 +199,6 @@ async fn a_config_map_is_in_force_at_once_refused_alone_and_rolled_back_by_hand(
 /// How long an edit takes to the first decision with it; `make measure` runs it.
 #[tokio::test]
 #[ignore = "a measurement: it says how long, and nothing can fail"]
-#[expect(clippy::print_stdout, reason = "it is what the measurement is for")]
 async fn measure_from_an_edit_to_its_first_decision() {
     const EDITS: usize = 200;
     let lab = Lab::open().await;
