@@ -56,7 +56,7 @@ reasons! {
     Deleted,
 
     // Sources.
-    /// A file of the source is wrong; the message names file, line and field.
+    /// A file or field of the source is wrong; the message names file, line and field.
     InvalidSource,
     /// The PolicySource that the ConfigMap names does not exist, or takes no ConfigMaps.
     SourceNotFound,
@@ -68,6 +68,22 @@ reasons! {
     RevisionNotFound,
     /// A policy of a source was edited by hand; the source's text was put back.
     PutBack,
+    /// The source's server could not be reached, failed, or did not answer in time.
+    SourceUnreachable,
+    /// The source's server refused the credentials, or wants some where there are none.
+    SourceUnauthorized,
+    /// There is no Git repository at the source's address.
+    NotARepository,
+    /// The repository does not have the source's branch; the message lists branches that it has.
+    BranchNotFound,
+    /// The commit does not have the source's folder.
+    PathNotFound,
+    /// The head of the branch does not descend from the accepted commit: its history was rewritten.
+    NotDescendant,
+    /// A file of the source, all of them together, or the transfer of them is larger than it may be.
+    SourceTooLarge,
+    /// The engine's copy of the source is damaged, or its disk cannot be written.
+    SourceCacheFailed,
 
     // Readings: why there is none.
     /// The backend answered without a series.
@@ -200,7 +216,7 @@ reasons! {
     BundleTooLarge,
     /// An entry of the bundle's archive has a name that leads out of the bundle.
     PathEscape,
-    /// The bundle's archive holds a link, device or other entry that is no plain file.
+    /// The bundle's archive or the source's folder holds a link, device, submodule or other entry that is no plain file.
     NotAFile,
     /// The bundle's archive holds one file twice.
     DuplicateFile,

@@ -6,6 +6,7 @@ mod contract;
 mod crds;
 mod effects;
 mod engine;
+mod git;
 mod install;
 mod opa;
 mod prometheus_signals;

@@ -4,6 +4,7 @@
 pub(crate) mod engine;
 pub(crate) mod event_sink;
 pub(crate) mod fleet;
+pub(crate) mod git_server;
 pub(crate) mod order_service;
 pub(crate) mod parts;
 pub(crate) mod process;

@@ -126,10 +126,34 @@ impl Reason {
             }
             Self::RevisionNotFound => "Pin a revision that the source's status lists, or take the pin away.",
             Self::PutBack => "Change the policy where it comes from, in its source.",
+            Self::SourceUnreachable => {
+                "See that the server runs and can be reached from the engine. What was accepted stays in force; it is \
+                 tried again by itself."
+            }
+            Self::SourceUnauthorized => {
+                "Put credentials that may read the repository into the source's Secret; no restart is needed."
+            }
+            Self::NotARepository => "Correct the `url` of the source.",
+            Self::BranchNotFound => {
+                "Correct the `branch` of the source, or push it again. What was accepted stays in force."
+            }
+            Self::PathNotFound => "Correct the `path` of the source, or push a commit that has the folder.",
+            Self::NotDescendant => {
+                "Find out who rewrote the branch. If it was meant, `tradeguard source accept`; else push the old history \
+                 back. What was accepted stays in force until then."
+            }
+            Self::SourceTooLarge => "Make it smaller, or keep policies in a repository or folder of their own.",
+            Self::SourceCacheFailed => {
+                "Nothing if it passes: the copy is fetched anew. Else see that the engine's disk has room and is writable."
+            }
             Self::BundleInvalid => "Build the bundle anew with `opa build`; the message names the file and field.",
             Self::BundleTooLarge => "Make the bundle smaller, or have its source's limits raised.",
-            Self::PathEscape | Self::NotAFile | Self::DuplicateFile => {
+            Self::PathEscape | Self::DuplicateFile => {
                 "Build the bundle with `opa build` rather than with an archiver; if that did not make it, find out who did."
+            }
+            Self::NotAFile => {
+                "Replace it by a plain file. Build bundles with `opa build` rather than with an archiver; if that did not \
+                 make it, find out who did."
             }
             Self::UnsupportedContent => "Build the bundle as Rego: `opa build` without a target of wasm or plan.",
             Self::UnsupportedRegoVersion => "Write the modules in Rego v1 and build the bundle anew.",
