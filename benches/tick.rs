@@ -32,6 +32,10 @@ use fleet::{Engine, Fleet, INTERVAL, Size, name, namespace};
 use process::{cpu_time, resident_megabytes};
 use turns::Turns;
 
+/// That of production.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const POLICIES: usize = 10_000;
 
 fn main() {

@@ -3,7 +3,12 @@
 use std::io::{stderr, stdout};
 use std::process::ExitCode;
 
+use mimalloc::MiMalloc;
 use tradeguard::cli;
+
+/// The engine allocates much and frees it on other threads, where the C library's allocator took half of a tick.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     // Not locked: the terminal of `demo` and the logs of `run` write while a command runs.

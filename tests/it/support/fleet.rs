@@ -246,6 +246,8 @@ pub(crate) struct Prometheus {
     queries: AtomicU64,
     /// Answers that are the same each time, by query and by what they depend on; a benchmark measures the engine.
     rendered: Mutex<HashMap<(String, bool, bool), Bytes>>,
+    /// Answers to queries for the age of samples, by query, but for the times in them.
+    ages: Mutex<HashMap<String, Arc<str>>>,
 }
 
 impl Prometheus {
@@ -262,6 +264,7 @@ impl Prometheus {
             slow: AtomicBool::new(false),
             queries: AtomicU64::new(0),
             rendered: Mutex::default(),
+            ages: Mutex::default(),
         }
     }
 
@@ -284,10 +287,15 @@ impl Prometheus {
         let odd = self.varies.load(Ordering::Relaxed) && (time / INTERVAL.as_secs_f64()).round() as u64 % 2 == 1;
         let slow = self.slow.load(Ordering::Relaxed);
         if query.starts_with("max by (namespace, service, pod) (timestamp(") {
+            let of_no_time = || {
+                self.vector(query, |labels, result| {
+                    let _ = write!(result, r#"{{"metric":{{{labels}}},"value":[@asked@,"@sampled@"]}},"#);
+                })
+            };
+            let text = self.ages.lock().entry(query.to_owned()).or_insert_with(|| of_no_time().into()).clone();
             // Samples are three seconds old, whenever one asks.
-            return self.vector(query, |labels, result| {
-                let _ = write!(result, r#"{{"metric":{{{labels}}},"value":[{time},"{}"]}},"#, time - 3.0);
-            });
+            let sampled = (time - 3.0).to_string();
+            return text.replace("@sampled@", &sampled).replace("@asked@", &time.to_string()).into();
         }
         assert!(query.starts_with("sum by (le, namespace, service, pod) (rate("), "an unknown query: {query}");
         let key = (query.to_owned(), odd, slow);
@@ -295,19 +303,21 @@ impl Prometheus {
             return known.clone();
         }
         let mut number = 0_usize;
-        let answer = self.vector(query, |labels, result| {
-            number += 1;
-            for (index, edge) in EDGES.iter().enumerate() {
-                let rate = 20.0 * share_below(index, number, odd, slow);
-                let _ = write!(result, r#"{{"metric":{{"le":"{edge}",{labels}}},"value":[{time},"{rate}"]}},"#);
-            }
-        });
+        let answer: Bytes = self
+            .vector(query, |labels, result| {
+                number += 1;
+                for (index, edge) in EDGES.iter().enumerate() {
+                    let rate = 20.0 * share_below(index, number, odd, slow);
+                    let _ = write!(result, r#"{{"metric":{{"le":"{edge}",{labels}}},"value":[{time},"{rate}"]}},"#);
+                }
+            })
+            .into();
         self.rendered.lock().insert(key, answer.clone());
         answer
     }
 
     /// An answer with what `write` makes of each Pod that the query selects.
-    fn vector(&self, query: &str, mut write: impl FnMut(&str, &mut String)) -> Bytes {
+    fn vector(&self, query: &str, mut write: impl FnMut(&str, &mut String)) -> String {
         let (namespaces, services) = (matcher(query, "namespace"), matcher(query, "service"));
         let mut result = String::from(r#"{"status":"success","data":{"resultType":"vector","result":["#);
         for (namespace, service) in &self.services {
@@ -321,7 +331,7 @@ impl Prometheus {
         let end = result.trim_end_matches(',').len();
         result.truncate(end);
         result.push_str("]}}");
-        result.into()
+        result
     }
 }
 
