@@ -6,6 +6,7 @@
 //! says, pure), `own` (policies' own queries), `prometheus` and `shared` (the client, and the runs of a round),
 //! `scrape` (the Pods themselves), `transport`.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -169,31 +170,32 @@ impl Signals {
 
     /// Measures everything that `asks` want, at evaluation time `now`. The answer has the order and length of
     /// `asks`; every signal asked for is in it. Never fails: what cannot be measured is a reason.
-    pub async fn observe(&self, asks: &[Ask], now: DateTime<Utc>) -> Vec<Observation> {
+    pub async fn observe(&self, asks: &[impl Borrow<Ask>], now: DateTime<Utc>) -> Vec<Observation> {
+        let asks: Vec<&Ask> = asks.iter().map(Borrow::borrow).collect();
         let suspects = self.suspects.at(now);
         let is_suspect = |shape: &plan::Shape<'_>, member: &plan::Member<'_>| {
             !suspects.is_empty() && suspects.contains_key(&shape.suspect_key(member))
         };
-        let plan = plan::plan(asks, &self.options, &is_suspect);
+        let plan = plan::plan(&asks, &self.options, &is_suspect);
         let mut observations: Vec<Observation> = asks.iter().map(|ask| empty(ask, now)).collect();
         for (index, why) in &plan.unmeasured {
             for name in asks[*index].quantiles.keys() {
                 observations[*index].readings.insert(name.clone(), Err(*why));
             }
         }
-        self.read_scraped(&plan, asks, now, &mut observations);
+        self.read_scraped(&plan, &asks, now, &mut observations);
         let rounds = self.rounds(&plan, now).await;
         // Shared queries first: they are few, and most policies rest on them.
         let (shapes, own) = tokio::join!(self.measure_shapes(&plan, &rounds), self.ask_own(&plan, &rounds));
         for (shape, outcomes) in shapes {
             for (index, member) in &shape.asks {
-                read_member(shape, &outcomes, *member, &asks[*index], &mut observations[*index]);
+                read_member(shape, &outcomes, *member, asks[*index], &mut observations[*index]);
             }
         }
         for (query, answer) in own {
             let text: Arc<str> = query.text.into();
             for (index, signal) in &query.users {
-                let (ask, observation) = (&asks[*index], &mut observations[*index]);
+                let (ask, observation) = (asks[*index], &mut observations[*index]);
                 let unit = ask.queries[*signal].1;
                 observation.readings.insert((*signal).to_owned(), own_signal(answer, unit, ask.stale_after));
                 observation.queries.push(SentQuery { backend: query.backend.clone(), text: text.clone() });
@@ -203,12 +205,12 @@ impl Signals {
     }
 
     /// Answers shapes of scraping backends from what is kept.
-    fn read_scraped(&self, plan: &Plan<'_>, asks: &[Ask], now: DateTime<Utc>, observations: &mut [Observation]) {
+    fn read_scraped(&self, plan: &Plan<'_>, asks: &[&Ask], now: DateTime<Utc>, observations: &mut [Observation]) {
         for shape in &plan.shapes {
             let Some(scraper) = self.scrapers.get(shape.backend) else { continue };
             let text = scraper.text(shape.template);
             for (index, member) in &shape.asks {
-                let (ask, observation) = (&asks[*index], &mut observations[*index]);
+                let (ask, observation) = (asks[*index], &mut observations[*index]);
                 let pods = &shape.members[*member].pods;
                 let measured = scraper.measure(ask, shape.template_name, shape.template, pods, now);
                 histogram::read(ask, shape.template.unit, pods, &measured, observation);

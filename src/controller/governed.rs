@@ -12,20 +12,24 @@ use crate::controller::act;
 use crate::controller::backoff::Backoff;
 use crate::controller::definitions::PartId;
 use crate::controller::resolve::Resolved;
+use crate::controller::status::Essence;
 use crate::decide::{Entry, Judgement};
 use crate::model::phase::State;
-use crate::model::policy::{PolicyKey, PolicyKind};
+use crate::model::policy::{PolicyKey, PolicyKind, TargetRef};
 use crate::model::problem::Problem;
 use crate::model::reading::Observation;
 use crate::model::reason::Reason;
 use crate::model::tenant::Tenant;
 use crate::rego::Document;
+use crate::signals::Ask;
 
 /// One policy.
 #[derive(Debug)]
 pub(crate) struct Governed {
     /// As the watch last saw it.
     pub(crate) object: AnyPolicy,
+    /// What the object says it governs.
+    pub(crate) target: Arc<TargetRef>,
     /// Whose it is.
     pub(crate) tenant: Arc<Tenant>,
     /// Which text `entry` was made of, or was tried last.
@@ -41,6 +45,8 @@ pub(crate) struct Governed {
     pub(crate) persisted: Option<State>,
     /// What it governs; none: to be found anew.
     pub(crate) resolved: Option<Resolved>,
+    /// What is measured of it at every round, made when its facts were; none: nothing.
+    pub(crate) ask: Option<Arc<Ask>>,
     /// Whether, when facts were made last, the target was refused, and why.
     pub(crate) refused_before: Option<Reason>,
     /// The target as the rule sees it, converted once per version: (resourceVersion, document).
@@ -121,8 +127,8 @@ pub(crate) struct Report {
     pub(crate) writing: bool,
     /// When it is to be written next, if at all; only the registry sets it.
     pub(crate) due: Option<DateTime<Utc>>,
-    /// What was written last, without what changes all the time.
-    pub(crate) written: Option<String>,
+    /// Digest of what was written last, without what changes all the time.
+    pub(crate) written: Option<Essence>,
     /// The conditions as last written: transition times go on from them.
     pub(crate) conditions: Vec<Condition>,
     pub(crate) backoff: Backoff,

@@ -97,7 +97,7 @@ impl Engine {
     fn targets(&self) -> BTreeMap<TargetKey, Arc<TargetView>> {
         let mut targets: BTreeMap<TargetKey, Arc<TargetView>> = BTreeMap::new();
         for (key, governed) in self.registry.iter() {
-            let of = TargetKey::of(&key.namespace, &(&governed.object.core().target_ref).into());
+            let of = TargetKey::of(&key.namespace, &governed.target);
             targets
                 .entry(of)
                 .or_insert_with(|| Arc::new(TargetView { mode: NORMAL.to_owned(), since: None, policies: Vec::new() }));
@@ -136,8 +136,8 @@ fn policy_view(governed: &Governed, plan: &Arc<Plan>, records: &Records) -> Poli
     let (processing, reason) = processing(governed);
     let judgement = governed.last.as_ref().map(|round| &round.judgement);
     PolicyView {
-        tenant: governed.tenant.name.clone(),
-        target: Some((&governed.object.core().target_ref).into()),
+        tenant: Arc::clone(&governed.tenant),
+        target: Some(Arc::clone(&governed.target)),
         processing,
         reason,
         phase: governed.state.phase,

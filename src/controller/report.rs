@@ -17,7 +17,7 @@ use crate::api::{GovernancePolicy, LatencyBudgetPolicy};
 use crate::controller::act::is_open;
 use crate::controller::engine::{Done, Engine, STATUS};
 use crate::controller::governed::Governed;
-use crate::controller::status;
+use crate::controller::status::{self, Essence};
 use crate::model::phase::State;
 use crate::model::policy::{Enforcement, PolicyKey, PolicyKind};
 use crate::telemetry::metrics::{ReconcileResult, Step};
@@ -32,7 +32,7 @@ pub(crate) struct Reported {
     uid: String,
     state: State,
     status: PolicyStatus,
-    essence: String,
+    essence: Essence,
     result: Result<(), kube::Error>,
 }
 
@@ -68,7 +68,7 @@ impl Engine {
         let finalizer = self.finalizer(key, governed);
         // A Healthy policy is written when what its status says changes; for the others a write that is due is a
         // refresh of their readings and clocks.
-        let unchanged = governed.report.written.as_deref() == Some(essence.as_str());
+        let unchanged = governed.report.written == Some(essence);
         if unchanged && !governed.is_refreshed() && finalizer == Finalizer::Keep {
             return;
         }

@@ -169,8 +169,15 @@ impl Engine {
                 let same = governed.text == text && governed.tenant == *tenant;
                 let settled = same && (is_defined || governed.refusal.is_none());
                 let deletion_began = governed.object.is_being_deleted() != object.is_being_deleted();
+                if governed.object.core().target_ref != object.core().target_ref {
+                    governed.target = Arc::new((&object.core().target_ref).into());
+                }
                 governed.object = object;
                 governed.text = text;
+                if governed.tenant != *tenant {
+                    // What is measured may depend on it.
+                    governed.resolved = None;
+                }
                 governed.tenant = Arc::clone(tenant);
                 if deletion_began {
                     self.replan = true;
@@ -341,12 +348,14 @@ impl Governed {
             state: persisted.clone().unwrap_or_else(|| State::new(now)),
             persisted,
             history: status.history,
+            target: Arc::new((&object.core().target_ref).into()),
             object,
             tenant,
             text,
             entry: None,
             refusal: None,
             resolved: None,
+            ask: None,
             refused_before: None,
             target_document: None,
             scale: None,

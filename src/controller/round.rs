@@ -23,7 +23,7 @@ use crate::model::reading::{NoReading, Observation};
 use crate::model::reason::Reason;
 use crate::model::tenant::Tenant;
 use crate::model::verdict::Outcome;
-use crate::rego::Document;
+use crate::rego::{Document, Footprint};
 use crate::signals::{Ask, PodRef};
 use crate::telemetry::metrics::{EvaluationResult, Metrics, Step, VerdictOrigin};
 
@@ -38,7 +38,7 @@ struct Subject {
     /// The round before.
     last: Option<Round>,
     /// None where there is nothing to measure.
-    ask: Option<Ask>,
+    ask: Option<Arc<Ask>>,
 }
 
 /// What a round found for one policy.
@@ -121,7 +121,7 @@ impl Engine {
         }
         let scale = governed.scale.as_ref().and_then(|scale| scale.selector.as_deref());
         let resolved = resolve::resolve(&self.parts.caches, &policy, scale, self.slots.records());
-        if governed.take_facts(resolved) {
+        if governed.take_facts(key, resolved) {
             self.registry.want_report(key);
         }
     }
@@ -254,7 +254,7 @@ async fn observe(
     mut subjects: Vec<Subject>,
     now: DateTime<Utc>,
 ) -> Vec<(Subject, Observation)> {
-    let mut asks: Vec<Ask> = Vec::with_capacity(subjects.len());
+    let mut asks: Vec<Arc<Ask>> = Vec::with_capacity(subjects.len());
     let ask_of = |subject: &mut Subject| subject.ask.take().map(|ask| asks.push(ask)).is_some();
     let asked: Vec<bool> = subjects.iter_mut().map(ask_of).collect();
     let mut observed = signals.observe(&asks, now).await.into_iter();
@@ -315,8 +315,10 @@ fn result_label(judgement: &Judgement) -> EvaluationResult {
 
 impl Governed {
     /// True where status has something new to say.
-    fn take_facts(&mut self, resolved: Resolved) -> bool {
-        if let Some(object) = &resolved.object {
+    fn take_facts(&mut self, key: &PolicyKey, resolved: Resolved) -> bool {
+        // A rule that looks at readings alone needs no copy of the target.
+        let looks = self.entry.as_ref().is_some_and(|entry| entry.rule.footprint() == Footprint::Everything);
+        if let Some(object) = resolved.object.as_ref().filter(|_| looks) {
             let version = object.resource_version().unwrap_or_default();
             if self.target_document.as_ref().is_none_or(|(of, _)| *of != version) {
                 match serde_json::to_value(&**object) {
@@ -328,6 +330,7 @@ impl Governed {
             self.target_document = None;
         }
         let refused = resolved.refused;
+        self.ask = self.entry.as_ref().and_then(|entry| self.ask(key, entry, &resolved)).map(Arc::new);
         self.resolved = Some(resolved);
         std::mem::replace(&mut self.refused_before, refused) != refused
     }
@@ -348,19 +351,17 @@ impl Governed {
             standing: decide::standing(key, &facts, records),
             state: self.state.clone(),
             last: self.last.clone(),
-            ask: self.ask(key, &entry, resolved, records),
+            ask: self.ask.as_ref().map(|ask| {
+                let groups = decide::groups(&entry, &self.state, &facts, records);
+                if groups.is_empty() { Arc::clone(ask) } else { Arc::new(Ask { groups, ..Ask::clone(ask) }) }
+            }),
             entry,
             facts,
         })
     }
 
-    fn ask(
-        &self,
-        key: &PolicyKey,
-        entry: &Entry,
-        resolved: &Resolved,
-        records: &crate::model::effect::Records,
-    ) -> Option<Ask> {
+    /// What is to be measured as long as nothing is measured apart.
+    fn ask(&self, key: &PolicyKey, entry: &Entry, resolved: &Resolved) -> Option<Ask> {
         let policy = &entry.policy;
         let workload = resolved.facts.workload.as_ref().ok();
         let has_queries = policy.signals.values().any(|signal| matches!(signal.source, SignalSource::Query { .. }));
@@ -373,7 +374,7 @@ impl Governed {
             workload: workload.map(|workload| workload.key.name.clone()),
             service: policy.target_ref.name.clone(),
             pods: resolved.pods.iter().map(|pod| pod_ref(pod)).collect(),
-            groups: decide::groups(entry, &self.state, &resolved.facts, records),
+            groups: BTreeMap::new(),
             quantiles: BTreeMap::new(),
             queries: BTreeMap::new(),
             thresholds: BTreeMap::new(),

@@ -1,6 +1,7 @@
 //! What a policy's status says, made from what the loop knows. Pure: no writes, no clock.
 
 use chrono::{DateTime, Utc};
+use sha2::{Digest, Sha256};
 
 use crate::api::conditions::{self, Condition, ConditionStatus, ConditionType};
 use crate::api::policy_status::{Change, HeldBack, PolicyStatus, QueryStatus, SignalStatus, WorkloadStatus};
@@ -48,12 +49,15 @@ pub(crate) fn status(
     status.with_state(&governed.state)
 }
 
-/// What must be written at once when it changes; everything else waits for the next refresh.
-pub(crate) fn essence(status: &PolicyStatus) -> String {
+/// Names what must be written at once when it changes. Kept of every policy, so it is a digest, not the text.
+pub(crate) type Essence = [u8; 32];
+
+/// The essence of a status; everything else waits for the next refresh.
+pub(crate) fn essence(status: &PolicyStatus) -> Essence {
     let conditions: Vec<_> =
         status.conditions.iter().map(|c| (&c.kind, c.status, &c.reason, &c.message, c.observed_generation)).collect();
     let held: Vec<_> = status.held_back.iter().map(|held| (&held.slot, &held.reason)).collect();
-    format!(
+    let text = format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {conditions:?} {held:?}",
         status.phase,
         status.stage,
@@ -63,7 +67,8 @@ pub(crate) fn essence(status: &PolicyStatus) -> String {
         status.held,
         status.suspects,
         status.returned,
-    )
+    );
+    Sha256::digest(text).into()
 }
 
 fn all_conditions(

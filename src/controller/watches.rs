@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use crate::api::marks::{FREEZE_CONFIG_MAP, SOURCE_LABEL};
+use crate::api::policy_status::PolicyStatus;
 use crate::api::{GovernancePolicy, Intervention, LatencyBudgetPolicy, PolicySource, Tenant};
 use crate::clock::Clock;
 use crate::controller::cache::{Cache, Touched};
@@ -149,10 +150,10 @@ impl Watches {
     /// Starts every watch in `tasks`.
     pub(crate) fn start(&self, tasks: &mut JoinSet<()>) {
         let caches = &self.caches;
-        self.follow(tasks, self.all(), &caches.latency_policies, slim_policy, |marks, touched| {
+        self.follow(tasks, self.all(), &caches.latency_policies, slim_latency_policy, |marks, touched| {
             policy(marks, PolicyKind::LatencyBudgetPolicy, touched);
         });
-        self.follow(tasks, self.all(), &caches.governance_policies, slim_policy, |marks, touched| {
+        self.follow(tasks, self.all(), &caches.governance_policies, slim_governance_policy, |marks, touched| {
             policy(marks, PolicyKind::GovernancePolicy, touched);
         });
         self.follow(tasks, self.all(), &caches.interventions, bare, |marks, touched| match touched {
@@ -341,6 +342,22 @@ fn slim<K: Resource>(object: &mut K) {
     object.meta_mut().managed_fields = None;
 }
 
+fn slim_latency_policy(policy: &mut LatencyBudgetPolicy) {
+    slim_policy(policy);
+    policy.status.iter_mut().for_each(slim_status);
+}
+
+fn slim_governance_policy(policy: &mut GovernancePolicy) {
+    slim_policy(policy);
+    policy.status.iter_mut().for_each(slim_status);
+}
+
+/// An engine that starts goes on from state, conditions and history; the rest of a status is for people.
+fn slim_status(status: &mut PolicyStatus) {
+    (status.observed, status.workload) = (None, None);
+    (status.signals, status.queries, status.held_back) = (Vec::new(), Vec::new(), Vec::new());
+}
+
 /// Of a policy's managed fields, the times at which others wrote its spec are read: that is when it was changed last.
 fn slim_policy<K: Resource>(policy: &mut K) {
     let Some(entries) = &mut policy.meta_mut().managed_fields else { return };
@@ -355,11 +372,7 @@ fn slim_pod(pod: &mut Pod) {
     pod.meta_mut().managed_fields = None;
     if let Some(spec) = &mut pod.spec {
         let gates = spec.readiness_gates.take();
-        let ports = spec.containers.iter().map(|container| (container.name.clone(), container.ports.clone()));
-        let containers = ports
-            .map(|(name, ports)| k8s_openapi::api::core::v1::Container { name, ports, ..Default::default() })
-            .collect();
-        *spec = k8s_openapi::api::core::v1::PodSpec { readiness_gates: gates, containers, ..Default::default() };
+        *spec = k8s_openapi::api::core::v1::PodSpec { readiness_gates: gates, ..Default::default() };
     }
     if let Some(status) = &mut pod.status {
         status.container_statuses = None;

@@ -15,6 +15,7 @@ use super::quantity::Threshold;
 use super::reading::{PodName, Signal, SignalName};
 use super::reason::Reason;
 use super::slot::Slot;
+use super::tenant::Tenant;
 use super::verdict::{Outcome, Severity};
 
 /// The mode of a target that no policy has changed.
@@ -127,10 +128,10 @@ impl Processing {
 /// One policy as it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyView {
-    /// Its tenant; `unknown` where none could be told.
-    pub tenant: String,
+    /// Its tenant.
+    pub tenant: Arc<Tenant>,
     /// What it governs; none where the object cannot be read that far.
-    pub target: Option<TargetRef>,
+    pub target: Option<Arc<TargetRef>>,
     /// What became of it.
     pub processing: Processing,
     /// Why.

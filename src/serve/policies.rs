@@ -104,8 +104,8 @@ pub(super) async fn explain(
 fn item(key: &PolicyKey, policy: &PolicyView) -> Item {
     Item {
         key: key.clone(),
-        tenant: policy.tenant.clone(),
-        target: policy.target.clone(),
+        tenant: policy.tenant.name.clone(),
+        target: policy.target.as_deref().cloned(),
         processing: policy.processing,
         reason: policy.reason.as_str(),
         phase: policy.phase,

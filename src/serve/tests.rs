@@ -19,6 +19,7 @@ use crate::model::policy::{PolicyKey, PolicyKind, TargetRef};
 use crate::model::quantity::{BaseUnit, Threshold};
 use crate::model::reading::{NoReading, Reading};
 use crate::model::reason::Reason;
+use crate::model::tenant::Tenant;
 use crate::model::verdict::{Outcome, Severity};
 use crate::model::view::{PolicyView, Processing, Role, SignalView, TargetKey, TargetView, View};
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics, Options};
@@ -253,7 +254,7 @@ fn with_policy() -> View {
     let reading = Reading { value: 1.2, unit: BaseUnit::Seconds, age_seconds: 3.0, series: 1, requests: Some(600.0) };
     let threshold = Threshold::latency("800ms").ok();
     let policy = PolicyView {
-        tenant: "core-trading".into(),
+        tenant: Arc::new(Tenant { name: "core-trading".into(), ..Tenant::built_in() }),
         target: None,
         processing: Processing::Processed,
         reason: Reason::Accepted,

@@ -4,6 +4,7 @@
 //! a chunk names them exactly as long as four chunks of at most 200 names and 8 kB suffice. Beyond that it names
 //! their namespaces only, and whoever reads the answer discards the rest: requests cost a server more than series.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -69,14 +70,14 @@ pub(crate) struct OwnText<'a> {
 
 /// Plans a round. `is_suspect` tells members that made a shared query fail of late: they are asked apart.
 pub(crate) fn plan<'a>(
-    asks: &'a [Ask],
+    asks: &'a [impl Borrow<Ask>],
     options: &'a Checked,
     is_suspect: &dyn Fn(&Shape<'a>, &Member<'a>) -> bool,
 ) -> Plan<'a> {
     let mut shapes: BTreeMap<(&str, &str, Duration), Shape<'a>> = BTreeMap::new();
     let mut own: BTreeMap<(&str, &str), OwnText<'a>> = BTreeMap::new();
     let mut unmeasured = Vec::new();
-    for (index, ask) in asks.iter().enumerate() {
+    for (index, ask) in asks.iter().map(Borrow::borrow).enumerate() {
         let name = ask.backend.as_deref().or(options.default_backend.as_deref());
         let backend = name.and_then(|name| options.backends.get_key_value(name));
         if let Some((backend, CheckedBackend::Prometheus(_))) = backend {
@@ -121,9 +122,13 @@ fn name_of<'a>(template: &Template, ask: &'a Ask) -> &'a str {
     }
 }
 
-fn fill_members<'a>(shape: &mut Shape<'a>, asks: &'a [Ask], is_suspect: &dyn Fn(&Shape<'a>, &Member<'a>) -> bool) {
+fn fill_members<'a>(
+    shape: &mut Shape<'a>,
+    asks: &'a [impl Borrow<Ask>],
+    is_suspect: &dyn Fn(&Shape<'a>, &Member<'a>) -> bool,
+) {
     let mut pods: HashMap<(&str, &str), Vec<&str>> = HashMap::with_capacity(shape.asks.len());
-    for ask in shape.asks.iter().filter_map(|(index, _)| asks.get(*index)) {
+    for ask in shape.asks.iter().filter_map(|(index, _)| asks.get(*index)).map(Borrow::borrow) {
         let key = (ask.namespace.as_str(), name_of(shape.template, ask));
         pods.entry(key).or_default().extend(ask.pods.iter().map(|pod| pod.name.as_str()));
     }
@@ -147,7 +152,7 @@ fn fill_members<'a>(shape: &mut Shape<'a>, asks: &'a [Ask], is_suspect: &dyn Fn(
         .asks
         .iter()
         .filter_map(|(at, _)| {
-            let ask = asks.get(*at)?;
+            let ask = asks.get(*at)?.borrow();
             let member = index.get(&(ask.namespace.as_str(), name_of(template, ask)))?;
             Some((*at, *member))
         })

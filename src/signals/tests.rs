@@ -382,5 +382,6 @@ async fn a_backend_that_hangs_ends_with_the_round() {
 fn a_round_can_be_awaited_on_any_thread() {
     fn is_send<T: Send>(_: &T) {}
     let (signals, _) = signals(|_| ok(vector(&[])));
-    is_send(&signals.observe(&[], at()));
+    let nothing: [Ask; 0] = [];
+    is_send(&signals.observe(&nothing, at()));
 }

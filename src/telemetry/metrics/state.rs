@@ -107,8 +107,8 @@ impl StateCollector {
         let gauges = Gauges::new();
         for policy in view.policies.values() {
             let state = policy.processing.as_str();
-            gauges.policies.with_label_values(&[policy.tenant.as_str(), state, policy.reason.as_str()]).inc();
-            gauges.phases.with_label_values(&[policy.tenant.as_str(), policy.phase.as_str()]).inc();
+            gauges.policies.with_label_values(&[policy.tenant.name.as_str(), state, policy.reason.as_str()]).inc();
+            gauges.phases.with_label_values(&[policy.tenant.name.as_str(), policy.phase.as_str()]).inc();
         }
         // A policy whose text was never good is rejected like one whose newest text is not.
         let rejected = Processing::Rejected.as_str();
@@ -139,7 +139,7 @@ impl StateCollector {
 }
 
 fn fill_policy(gauges: &Gauges, key: &PolicyKey, policy: &PolicyView) {
-    let of = [policy.tenant.as_str(), key.namespace.as_str(), key.kind.as_str(), key.name.as_str()];
+    let of = [policy.tenant.name.as_str(), key.namespace.as_str(), key.kind.as_str(), key.name.as_str()];
     let [tenant, namespace, kind, name] = of;
     gauges.policy_phase.with_label_values(&[tenant, namespace, kind, name, policy.phase.as_str()]).set(1);
     for (signal, view) in &policy.signals {

@@ -14,6 +14,7 @@ use crate::model::policy::{ActionKind, PolicyKey, PolicyKind};
 use crate::model::quantity::{BaseUnit, Threshold};
 use crate::model::reading::{NoReading, Reading};
 use crate::model::reason::Reason;
+use crate::model::tenant::Tenant;
 use crate::model::view::{PolicyView, Processing, SignalView, View};
 
 fn key(name: &str) -> PolicyKey {
@@ -24,7 +25,7 @@ fn policy(phase: Phase) -> PolicyView {
     let reading = Reading { value: 1.2, unit: BaseUnit::Seconds, age_seconds: 3.0, series: 1, requests: None };
     let threshold = Threshold::latency("800ms").ok();
     PolicyView {
-        tenant: "core".into(),
+        tenant: Arc::new(Tenant { name: "core".into(), ..Tenant::built_in() }),
         target: None,
         processing: Processing::Processed,
         reason: Reason::Accepted,
