@@ -14,6 +14,7 @@ mod cache;
 mod changes;
 mod definitions;
 mod engine;
+mod fetching;
 mod governed;
 pub mod lease;
 mod mirror;
@@ -52,7 +53,7 @@ use crate::signals::Signals;
 use crate::telemetry::metrics::Metrics;
 
 pub use lease::Role;
-pub use options::Options;
+pub use options::{GitCredentials, Options};
 
 /// How long one call to the API server may take.
 const API_DEADLINE: Duration = Duration::from_secs(10);

@@ -25,7 +25,7 @@ pub const HISTORY: usize = 10;
     category = "policy",
     status = "PolicySourceStatus",
     derive = "PartialEq",
-    doc = "Where a tenant's policies come from: ConfigMaps that a team edits. Says which revision is in force and why a newer one is not.",
+    doc = "Where a tenant's policies come from: ConfigMaps that a team edits, or a branch of a Git repository. Says which revision is in force and why a newer one is not.",
     printcolumn(name = "Tenant", type_ = "string", json_path = ".spec.tenant"),
     printcolumn(name = "Policies", type_ = "integer", json_path = ".status.policies"),
     printcolumn(name = "Unprocessed", type_ = "integer", json_path = ".status.unprocessed"),
@@ -45,6 +45,12 @@ pub struct PolicySourceSpec {
     /// its own namespace only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<ConfigMapSource>,
+    /// Policies in a branch of a Git repository. A commit is a snapshot as a whole; each policy names its namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<GitSource>,
+    /// A revision that a person takes though it does not descend from the one in force, or removes most of its policies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accept: Option<Accept>,
     /// Revisions that a person holds in place of the newest ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
@@ -62,11 +68,54 @@ pub struct ConfigMapSource {
     pub match_labels: BTreeMap<String, String>,
 }
 
+/// A branch of a Git repository.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GitSource {
+    /// Where it is: `https://…`, or `http://…` and `file://…` on the engine's own machine; without a user or password in it.
+    #[schemars(length(min = 1, max = 2048))]
+    pub url: String,
+    /// The branch.
+    #[schemars(length(min = 1, max = 255))]
+    pub branch: String,
+    /// The folder that holds the policies; absent: all of the repository.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub path: String,
+    /// Name of credentials in the engine's configuration (`gitCredentials`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::name")]
+    pub credentials: Option<String>,
+    /// How often it is looked at.
+    #[serde(default = "git_interval")]
+    #[schemars(schema_with = "schema::duration")]
+    pub interval: String,
+    /// Takes a head that does not descend from the commit in force, as after a force-push, without asking.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_rewrite: bool,
+}
+
+fn git_interval() -> String {
+    "30s".to_owned()
+}
+
+/// What a person takes upon themselves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Accept {
+    /// The revision, in full.
+    #[schemars(length(min = 1, max = 128))]
+    pub revision: String,
+    /// Why, for whoever reads it later.
+    #[schemars(length(min = 1, max = 1024))]
+    pub reason: String,
+}
+
 /// A revision held by a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pin {
-    /// The part of the source: `namespace/name` of a ConfigMap.
+    /// The part of the source: `namespace/name` of a ConfigMap; `git` for a repository.
     #[schemars(length(max = 512))]
     pub part: String,
     /// The revision to hold; one that the history of the part lists.
@@ -109,11 +158,11 @@ pub struct PolicySourceStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// One ConfigMap, and what is in force of it.
+/// One ConfigMap, or the repository, and what is in force of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PartStatus {
-    /// `namespace/name`.
+    /// `namespace/name` of a ConfigMap, or `git`.
     pub part: String,
     /// What is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,7 +182,7 @@ pub struct PartStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Active {
-    /// What it is called: the first digits of the digest of its content.
+    /// What it is called: the first digits of the digest of its content, or the commit.
     pub revision: String,
     /// When it came into force.
     #[schemars(schema_with = "schema::time")]
@@ -161,5 +210,5 @@ pub struct Rejected {
 }
 
 fn spec_rules() -> Value {
-    json!([schema::rule("has(self.configMap)", "expected a source: configMap")])
+    json!([schema::rule("has(self.configMap) != has(self.git)", "expected one source: configMap or git")])
 }

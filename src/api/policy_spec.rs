@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::schema;
-use crate::model::policy::{self, Draft, DraftAction, DraftException, Enforcement, OnNoData, PolicyKey};
+use crate::model::policy::{self, Draft, DraftAction, DraftException, Enforcement, OnNoData, Origin, PolicyKey};
 
 /// The object under governance, in the policy's namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -341,6 +341,7 @@ impl PolicyCore {
             uid: identity.uid,
             generation: identity.generation,
             changed_at: identity.changed_at,
+            origin: Origin::default(),
             target_ref: (&self.target_ref).into(),
             suspend: self.suspend,
             enforcement: self.enforcement_action,

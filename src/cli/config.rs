@@ -11,6 +11,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde::Deserialize;
 use url::Url;
 
+use crate::controller::GitCredentials;
 use crate::decide::{Budgets, Surroundings};
 use crate::model::policy::IsolationLimits;
 use crate::model::problem::Problem;
@@ -34,6 +35,14 @@ struct File {
     listen: Option<Vec<String>>,
     state_dir: Option<PathBuf>,
     metrics: MetricsFile,
+    git_credentials: BTreeMap<String, GitCredentialsFile>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct GitCredentialsFile {
+    username: String,
+    password_file: PathBuf,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -108,6 +117,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// `metrics`.
     pub metrics: metrics::Options,
+    /// `gitCredentials`: who asks for repositories, by the name that PolicySources give.
+    pub git_credentials: BTreeMap<String, GitCredentials>,
 }
 
 /// A kind that policies may govern.
@@ -249,6 +260,11 @@ fn check(file: File) -> Result<Config, Vec<Problem>> {
         lease_duration: findings.duration("lease.duration", file.lease.duration.as_deref(), Duration::from_secs(15)),
         listen: check_listen(file.listen, &mut findings),
         state_dir: file.state_dir.unwrap_or_else(|| PathBuf::from("/var/lib/tradeguard")),
+        git_credentials: file
+            .git_credentials
+            .into_iter()
+            .map(|(name, one)| (name, GitCredentials { username: one.username, password_file: one.password_file }))
+            .collect(),
         metrics: metrics::Options {
             policy_label: file.metrics.policy_label.unwrap_or(true),
             max_policy_series: file.metrics.max_policy_series.unwrap_or(metrics::Options::default().max_policy_series),

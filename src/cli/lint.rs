@@ -19,7 +19,8 @@ use crate::model::policy::PolicyKind;
 use crate::model::problem::Problem;
 use crate::model::tenant::Tenant;
 use crate::rego::{self, Module, gate};
-use crate::sources::{config_map, snapshot};
+use crate::sources::config_map;
+use crate::sources::snapshot::{self, Scope};
 
 /// Check files as the engine and the API server would: policies, Tenants, PolicySources, ConfigMaps with policies, Rego,
 /// bundles, and the engine's configuration.
@@ -176,7 +177,7 @@ impl Lint {
         };
         let texts = config_map::texts(&object, self.now);
         let inside = |problem: Problem| Problem::at(format!("{name}: data: {}", problem.path), problem.message);
-        match snapshot::read(&texts, namespace) {
+        match snapshot::read(&texts, &Scope::Own(namespace.to_owned())) {
             Err(problems) => problems.into_iter().map(inside).collect(),
             Ok(snapshot) => {
                 let texts = &texts;

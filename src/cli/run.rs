@@ -150,6 +150,8 @@ fn options(config: &Config, identity: String) -> controller::Options {
         target_kinds: config.targets.iter().map(|target| (target.api_version.clone(), target.kind.clone())).collect(),
         surroundings: Arc::new(config.surroundings()),
         trial_program: trial::this_program(),
+        state_dir: config.state_dir.clone(),
+        git_credentials: config.git_credentials.clone(),
         budgets: config.budgets,
         default_sinks: sinks.filter(|(_, sink)| sink.all_events).map(|(name, _)| name.clone()).collect(),
         event_source: format!("/tradeguard/{}", config.cluster_name),

@@ -9,9 +9,10 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::{Error, Exit, Output, Result, Streams, cluster};
-use crate::api::policy_source::{PartStatus, Pin, PolicySource};
+use crate::api::policy_source::{Accept, PartStatus, Pin, PolicySource, Rejected};
 use crate::clock::Clock;
 use crate::model::problem::Problem;
+use crate::model::reason::Reason;
 use crate::model::time;
 
 /// See where policies come from, and go back to an earlier revision.
@@ -68,6 +69,17 @@ enum Command {
         #[arg(long)]
         unpin: bool,
     },
+    /// Take a revision that waits for a person: one that does not descend from the commit in force, or that removes more than
+    /// half of the source's policies.
+    Accept {
+        /// Name of the PolicySource.
+        name: String,
+        /// The revision; default: the one that waits.
+        revision: Option<String>,
+        /// Why; it stands in the PolicySource for whoever comes later.
+        #[arg(long, value_name = "TEXT", default_value = "accepted by hand")]
+        reason: String,
+    },
 }
 
 pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> Result {
@@ -88,8 +100,19 @@ pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> Result {
             };
             let others = source.spec.pins.iter().filter(|other| other.part != part.part).cloned();
             let pins: Vec<Pin> = others.chain(pin.clone()).collect();
-            write(kubeconfig, &source, &pins)?;
+            write(kubeconfig, &source, &json!({ "pins": pins }))?;
             tell(&part, pin.as_ref(), args.output, streams)
+        }
+        Command::Accept { name, revision, reason } => {
+            let source = read(kubeconfig, name)?;
+            let revision = waiting(&source, revision.as_deref())?;
+            let accept = Accept { revision, reason: reason.clone() };
+            write(kubeconfig, &source, &json!({ "accept": accept }))?;
+            match args.output {
+                Output::Json => writeln!(streams.out, "{:#}", json!({ "source": name, "accept": accept }))?,
+                Output::Text => writeln!(streams.out, "{name}: revision {} is accepted", accept.revision)?,
+            }
+            Ok(Exit::Ok)
         }
     }
 }
@@ -246,11 +269,28 @@ fn revision_of(part: &PartStatus, named: Option<&str>) -> Result<String> {
     default.cloned().ok_or_else(|| Error::Usage(format!("{} has no earlier revision to go back to", part.part)))
 }
 
-fn write(kubeconfig: Option<&Path>, source: &PolicySource, pins: &[Pin]) -> Result<()> {
+/// The revision that waits for a person.
+fn waiting(source: &PolicySource, named: Option<&str>) -> Result<String> {
+    let parts = source.status.clone().unwrap_or_default().parts;
+    let rejected = parts.into_iter().filter_map(|part| part.rejected);
+    let waits = |rejected: &Rejected| {
+        [Reason::NotDescendant, Reason::MassRemoval].iter().any(|r| r.as_str() == rejected.reason)
+    };
+    let waiting: Vec<String> = rejected.filter(waits).map(|rejected| rejected.revision).collect();
+    let meant = waiting.iter().find(|revision| named.is_none_or(|named| revision.starts_with(named)));
+    meant.cloned().ok_or_else(|| match (named, waiting.is_empty()) {
+        (_, true) => Error::Usage(format!("no revision of {} waits for a person", source.name_any())),
+        (named, false) => {
+            Problem::expected("REVISION", format!("`{}`", named.unwrap_or_default()), waiting.join(", ")).into()
+        }
+    })
+}
+
+fn write(kubeconfig: Option<&Path>, source: &PolicySource, spec: &Value) -> Result<()> {
     super::block_on(async {
         let client = cluster::client(kubeconfig, None).await?;
         // The version read is named, so that two people who roll back at once do not undo each other's.
-        let patch = json!({"metadata": {"resourceVersion": source.resource_version()}, "spec": {"pins": pins}});
+        let patch = json!({"metadata": {"resourceVersion": source.resource_version()}, "spec": spec});
         let written = Api::<PolicySource>::all(client)
             .patch(&source.name_any(), &PatchParams::default(), &Patch::Merge(&patch))
             .await;

@@ -17,21 +17,32 @@ use crate::model::reason::Reason;
 use crate::model::tenant::{Class, Tenant};
 use crate::sources::snapshot::Texts;
 
-/// One part of a source: a ConfigMap by `namespace/name`.
+/// One part of a source: a ConfigMap, or a repository as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PartId {
     /// Name of the PolicySource.
     pub(crate) source: String,
-    /// Namespace of the ConfigMap, in which all its policies lie.
+    /// Namespace of the ConfigMap, in which all its policies lie; empty for a repository.
     pub(crate) namespace: String,
-    /// Name of the ConfigMap.
+    /// Name of the ConfigMap; `git` for a repository.
     pub(crate) name: String,
 }
 
+const REPOSITORY: &str = "git";
+
 impl PartId {
+    /// The one part of a source that is a repository.
+    pub(crate) fn repository(source: &str) -> Self {
+        Self { source: source.to_owned(), namespace: String::new(), name: REPOSITORY.to_owned() }
+    }
+
+    pub(crate) fn is_repository(&self) -> bool {
+        self.namespace.is_empty()
+    }
+
     /// As status and pins name it within its source.
     pub(crate) fn part(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
+        if self.is_repository() { self.name.clone() } else { format!("{}/{}", self.namespace, self.name) }
     }
 }
 
@@ -116,6 +127,10 @@ pub(crate) struct Definitions {
 }
 
 impl Definitions {
+    pub(crate) fn part(&self, id: &PartId) -> Option<&Part> {
+        self.parts.get(id)
+    }
+
     pub(crate) fn part_mut(&mut self, id: &PartId) -> &mut Part {
         self.parts.entry(id.clone()).or_default()
     }

@@ -19,6 +19,7 @@ use crate::api::marks::FREEZE_CONFIG_MAP;
 use crate::clock::Clock;
 use crate::controller::changes::Marks;
 use crate::controller::definitions::Definitions;
+use crate::controller::fetching::{self, Fetches};
 use crate::controller::governed::Registry;
 use crate::controller::lease::Role;
 use crate::controller::mirror::{self, Mirrors};
@@ -72,6 +73,10 @@ pub(crate) struct Engine {
     pub(crate) definitions: Definitions,
     pub(crate) mirrors: Mirrors,
     pub(crate) source_status: SourceStatus,
+    /// What is known of sources' repositories.
+    pub(crate) fetches: Fetches,
+    /// Sources are to be looked at once every cache is filled: a part is judged by its tenant and its kept revisions too.
+    pub(crate) sources_wait: bool,
     /// When the next pin of a source ends.
     pub(crate) pin_end: Option<DateTime<Utc>>,
     pub(crate) slots: Slots,
@@ -120,6 +125,8 @@ pub(crate) enum Done {
     Record(Box<(crate::model::slot::Slot, Option<crate::api::Intervention>)>),
     /// A revision of a part of a source was read and compiled, or not.
     Tried(Box<sourcing::Tried>),
+    /// A repository was looked at.
+    Fetched(Box<fetching::Fetched>),
     /// A mirror was written, or not.
     Mirrored(Box<mirror::Mirrored>),
     /// The status of a source was written, or not.
@@ -145,6 +152,8 @@ impl Engine {
             definitions: Definitions::default(),
             mirrors: Mirrors::default(),
             source_status: SourceStatus::default(),
+            fetches: Fetches::default(),
+            sources_wait: true,
             pin_end: None,
             slots: Slots::default(),
             plan: Arc::default(),
@@ -171,9 +180,11 @@ impl Engine {
             let now = self.parts.clock.now();
             if self.parts.caches.are_synced() {
                 self.follow_role(now);
-                if self.pin_end.is_some_and(|end| end <= now) {
+                let pin_ended = self.pin_end.is_some_and(|end| end <= now);
+                if std::mem::take(&mut self.sources_wait) || pin_ended {
                     self.look_at_all_parts(now);
                 }
+                self.start_fetches(now);
                 self.start_rounds(now);
                 if self.acts() {
                     self.open_gates(now);
@@ -270,6 +281,7 @@ impl Engine {
             Ok(Done::TakenOver(taken)) => self.take_over(*taken, now),
             Ok(Done::Record(read)) => self.record_read(&read.0, read.1.as_ref()),
             Ok(Done::Tried(tried)) => self.tried(*tried, now),
+            Ok(Done::Fetched(fetched)) => self.fetched(*fetched, now),
             Ok(Done::Mirrored(mirrored)) => self.mirrored(*mirrored, now),
             Ok(Done::SourceStatus(written)) => self.source_status_written(*written),
             Ok(Done::Look(key)) => self.reconcile(&key, now),
@@ -388,6 +400,7 @@ impl Engine {
             return LONGEST;
         }
         let mut next = sweep;
+        next = self.fetches.next_due().map_or(next, |due| next.min(due));
         next = self.pin_end.map_or(next, |end| next.min(end));
         if self.judges() {
             next = self.next_round().map_or(next, |due| next.min(due));

@@ -53,8 +53,10 @@ pub(crate) struct Mirrored {
 pub(crate) fn mirrored_part(object: &AnyPolicy) -> Option<PartId> {
     let annotations = object.metadata().annotations.as_ref()?;
     let source = annotations.get(SOURCE_ANNOTATION)?.clone();
-    let (namespace, name) = annotations.get(PART_ANNOTATION)?.split_once('/')?;
-    Some(PartId { source, namespace: namespace.to_owned(), name: name.to_owned() })
+    Some(match annotations.get(PART_ANNOTATION)?.split_once('/') {
+        Some((namespace, name)) => PartId { source, namespace: namespace.to_owned(), name: name.to_owned() },
+        None => PartId::repository(&source),
+    })
 }
 
 /// What was done to a mirror's text by somebody else.

@@ -1,6 +1,6 @@
 //! What the controller is told at start.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,10 @@ pub struct Options {
     pub surroundings: Arc<Surroundings>,
     /// The binary that tries rules which policies bring; none: they are tried in this process.
     pub trial_program: Option<PathBuf>,
+    /// Where what outlives the process lies.
+    pub state_dir: PathBuf,
+    /// Who asks for repositories, by the name that sources give.
+    pub git_credentials: BTreeMap<String, GitCredentials>,
     /// Limits over all policies.
     pub budgets: Budgets,
     /// Sinks that get every event, whether or not a policy has a notify action.
@@ -34,4 +38,13 @@ pub struct Options {
     pub status_refresh: Duration,
     /// Seed of jitter and ids.
     pub seed: u64,
+}
+
+/// A user of a Git server. The file is read at each fetch, so that a rotated password needs no restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GitCredentials {
+    /// The user.
+    pub username: String,
+    /// A file that holds the password or token.
+    pub password_file: PathBuf,
 }

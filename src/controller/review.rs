@@ -140,7 +140,9 @@ impl Engine {
 
     /// A mirror without a text: of a source that has said nothing yet, or that no longer defines it.
     fn review_orphan(&mut self, key: &PolicyKey, object: AnyPolicy, part: &PartId, now: DateTime<Utc>) {
-        if self.definitions.is_over(part) {
+        // A repository that was not read yet may still define it.
+        let is_unread = self.fetches.follows(part) && self.definitions.part(part).is_none();
+        if !is_unread && self.definitions.is_over(part) {
             self.drop_mirror(key, &object, now);
         }
         let known = self.registry.get(key).filter(|governed| governed.object.uid() == object.uid());

@@ -30,6 +30,10 @@ use crate::sources::snapshot::Texts;
 impl Engine {
     /// The revisions of a part that are kept, the one that came into force last first.
     pub(crate) fn revisions_of(&self, id: &PartId) -> Vec<Texts> {
+        // A repository is its own history.
+        if id.is_repository() {
+            return Vec::new();
+        }
         self.kept(id).iter().filter_map(|kept| texts(kept)).collect()
     }
 
@@ -64,7 +68,7 @@ impl Engine {
 
     /// Keeps what came into force as the newest revision, and of the earlier ones no more than status lists.
     pub(crate) fn keep_revision(&mut self, id: &PartId, texts: &Texts) {
-        if !self.acts() {
+        if !self.acts() || id.is_repository() {
             return;
         }
         let kept = self.kept(id);

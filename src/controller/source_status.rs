@@ -126,11 +126,14 @@ impl Engine {
         let refused = parts.iter().filter(|(_, part)| part.rejected.is_some()).count();
         let ready = match (self.tenancy.named(&source.spec.tenant), refused) {
             (None, _) => (false, Reason::TenantNotFound, format!("there is no Tenant {}", source.spec.tenant)),
-            (Some(_), 0) => (true, Reason::Accepted, format!("{} ConfigMaps, all in force as written", parts.len())),
+            (Some(_), 0) if let Some(trouble) = self.fetches.trouble(&name) => {
+                (false, trouble.reason, bounded(format!("{}; what is in force stays", trouble.message())))
+            }
+            (Some(_), 0) => (true, Reason::Accepted, format!("{} in force as written", counted(&parts))),
             (Some(_), some) => {
                 let first = rejected.as_ref().and_then(|rejected| Reason::parse(&rejected.reason));
                 let reason = first.unwrap_or(Reason::InvalidSource);
-                (false, reason, format!("{some} of {} ConfigMaps are not in force as written", parts.len()))
+                (false, reason, format!("of {}, {some} not in force as written", counted(&parts)))
             }
         };
         let mut kept = before.map(|before| before.conditions.clone()).unwrap_or_default();
@@ -166,8 +169,20 @@ impl Engine {
             let holder = mirror::holder_in_words(self.definitions.winner(key), by_hand, id)?;
             Some(format!("{} {key}: held by {holder}", key.kind))
         });
-        let history = self.revisions_of(id).into_iter().map(|texts| texts.revision).take(HISTORY).collect();
+        let history = match self.fetches.found(&id.source).filter(|_| id.is_repository()) {
+            Some(found) => found.log.clone(),
+            None => self.revisions_of(id).into_iter().map(|texts| texts.revision).take(HISTORY).collect(),
+        };
         PartStatus { part: id.part(), active, rejected, overridden: overridden.take(OVERRIDDEN).collect(), history }
+    }
+}
+
+/// What the source consists of.
+fn counted(parts: &[(&PartId, &Part)]) -> String {
+    match parts {
+        [(id, _)] if id.is_repository() => "the repository".to_owned(),
+        [_] => "1 ConfigMap".to_owned(),
+        all => format!("{} ConfigMaps", all.len()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! From a ConfigMap that somebody edited to a revision in force.
+//! From a ConfigMap that somebody edited, or a commit that somebody pushed, to a revision in force.
 //!
 //! Every text of a revision is read, validated, tried and compiled aside; then the whole is swapped in, or nothing of
 //! it. What was in force stays in force until then, and whatever fails is told in the source's status.
@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use tracing::{info, warn};
 
@@ -15,14 +14,15 @@ use crate::api::marks::SOURCE_LABEL;
 use crate::api::policy_source::{Pin, PolicySource};
 use crate::controller::definitions::{Active, Attempt, Definition, PartId, Rejected};
 use crate::controller::engine::{Done, Engine};
+use crate::controller::fetching::Found;
 use crate::controller::governed::Refusal;
 use crate::controller::review::{Rules, prepare};
-use crate::model::policy::PolicyKey;
+use crate::model::policy::{Origin, PolicyKey};
 use crate::model::problem::Problem;
 use crate::model::reason::Reason;
-use crate::model::tenant::Tenant;
+use crate::model::tenant::{Class, Tenant};
 use crate::sources::config_map;
-use crate::sources::snapshot::{self, Texts};
+use crate::sources::snapshot::{self, Scope, Texts};
 
 /// What reconciles sources, in metrics and logs.
 pub(crate) const SOURCE: &str = "source";
@@ -40,19 +40,24 @@ pub(crate) struct Tried {
 struct Candidate {
     tenant: Arc<Tenant>,
     texts: Texts,
+    scope: Scope,
 }
 
 /// Why there is nothing to try.
 enum Unusable {
     /// Nobody may define policies by it.
     WithoutRight(Refusal),
-    /// The revision that a person asks for is not kept.
-    NotKept { tenant: Arc<Tenant>, revision: String, refusal: Refusal },
+    /// This revision is not to be had, or waits for a person; what is in force stays.
+    Held { tenant: Arc<Tenant>, revision: String, refusal: Refusal },
 }
 
 impl Engine {
     /// Looks at one ConfigMap again, whoever it belonged to before.
     pub(crate) fn look_at_config_map(&mut self, namespace: &str, name: &str, now: DateTime<Utc>) {
+        if !self.parts.caches.are_synced() {
+            self.sources_wait = true;
+            return;
+        }
         let config_map = self.parts.caches.policy_maps.get(namespace, name);
         let source = config_map.as_ref().and_then(|object| object.labels().get(SOURCE_LABEL).cloned());
         let id = |source: String| PartId { source, namespace: namespace.to_owned(), name: name.to_owned() };
@@ -66,12 +71,26 @@ impl Engine {
             self.drop_part(&other, now);
         }
         if let (Some(id), Some(config_map)) = (owner, config_map) {
-            self.look_at_part(&id, &config_map, now);
+            let newest = config_map::texts(&config_map, now);
+            let candidate = self.config_map_candidate(&id, newest.clone(), now);
+            self.take_candidate(&id, &newest, candidate, now);
         }
+    }
+
+    /// Looks at what is known of a source's repository again.
+    pub(crate) fn look_at_repository(&mut self, source: &str, now: DateTime<Utc>) {
+        let id = PartId::repository(source);
+        let Some(found) = self.fetches.found(source).cloned() else { return };
+        let candidate = self.repository_candidate(&id, &found, now);
+        self.take_candidate(&id, &found.head, candidate, now);
     }
 
     /// Looks at every part again: sources, tenants, or the labels of namespaces changed.
     pub(crate) fn look_at_all_parts(&mut self, now: DateTime<Utc>) {
+        if !self.parts.caches.are_synced() {
+            self.sources_wait = true;
+            return;
+        }
         let there = self
             .parts
             .caches
@@ -79,48 +98,74 @@ impl Engine {
             .all()
             .into_iter()
             .map(|map| (map.namespace().unwrap_or_default(), map.name_any()));
-        let known = self.definitions.parts().map(|(id, _)| (id.namespace.clone(), id.name.clone()));
+        let known = self.definitions.parts().map(|(id, _)| id).filter(|id| !id.is_repository());
+        let known = known.map(|id| (id.namespace.clone(), id.name.clone()));
         let all: BTreeSet<(String, String)> = there.chain(known).collect();
         for (namespace, name) in all {
             self.look_at_config_map(&namespace, &name, now);
         }
         self.source_status.want_all(self.parts.caches.policy_sources.all().iter().map(|source| source.name_any()));
         self.pin_end = self.next_pin_end(now);
+        self.follow_repositories(now);
     }
 
-    fn look_at_part(&mut self, id: &PartId, config_map: &ConfigMap, now: DateTime<Utc>) {
-        let newest = config_map::texts(config_map, now);
-        self.source_status.want(&id.source);
-        let candidate = match self.candidate(id, newest.clone(), now) {
+    /// Tries the text that shall be in force, unless it was tried before; or tells why there is none.
+    fn take_candidate(
+        &mut self,
+        id: &PartId,
+        newest: &Texts,
+        candidate: Result<Candidate, Unusable>,
+        now: DateTime<Utc>,
+    ) {
+        let Candidate { tenant, texts, scope } = match candidate {
             Ok(candidate) => candidate,
             Err(Unusable::WithoutRight(refusal)) => {
                 // A decision about its rights and no mistake in its text: what it brought goes.
                 let gone = self.definitions.remove(id);
-                self.definitions.part_mut(id).rejected = Some(reject(&newest, None, refusal, now));
+                self.definitions.part_mut(id).rejected = Some(reject(newest, None, refusal, now));
+                self.source_status.want(&id.source);
                 return self.review_each(gone, now);
             }
-            Err(Unusable::NotKept { tenant, revision, refusal }) => {
+            Err(Unusable::Held { tenant, revision, refusal }) => {
                 let part = self.definitions.part_mut(id);
                 part.trying = None;
-                part.rejected = Some(Rejected { revision, ..reject(&newest, Some(tenant), refusal, now) });
+                let rejected = Rejected { revision, ..reject(newest, Some(tenant), refusal, now) };
+                if part.rejected.as_ref().is_none_or(|before| !before.says_the_same(&rejected)) {
+                    part.rejected = Some(rejected);
+                    self.source_status.want(&id.source);
+                }
                 return;
             }
         };
-        let Candidate { tenant, texts } = candidate;
+        let source = self.parts.caches.policy_sources.get("", &id.source);
+        let accepted = source.is_some_and(|source| is_accepted(&source, &texts.revision));
+        let part = self.definitions.part_mut(id);
+        // What waited for somebody's decision waits no more, or it would not be a candidate.
+        let decided = part.rejected.as_ref().is_some_and(|rejected| match rejected.reason {
+            Reason::NotDescendant | Reason::RevisionNotFound => true,
+            Reason::MassRemoval => accepted,
+            _ => false,
+        });
+        if decided {
+            part.rejected = None;
+            self.source_status.want(&id.source);
+        }
         let part = self.definitions.part_mut(id);
         if part.knows(&texts.revision, &tenant) {
             return;
         }
+        self.source_status.want(&id.source);
         let attempt = Attempt { revision: texts.revision.clone(), tenant: Arc::clone(&tenant) };
         part.trying = Some(attempt.clone());
         let earlier = if part.active.is_none() { self.revisions_of(id) } else { Vec::new() };
+        let origin = if id.is_repository() { Origin::Git } else { Origin::Cluster };
         let (id, rules) = (id.clone(), self.rules());
         self.tasks.spawn(async move {
-            let result = activate(&id, texts, &tenant, &rules, now).await;
+            let result = activate(texts, origin, &scope, &tenant, &rules, now).await;
             let mut fallback = None;
             if result.is_err() {
                 for texts in earlier.into_iter().filter(|texts| texts.revision != attempt.revision) {
-                    fallback = activate(&id, texts, &tenant, &rules, now).await.ok();
+                    fallback = activate(texts, origin, &scope, &tenant, &rules, now).await.ok();
                     if fallback.is_some() {
                         break;
                     }
@@ -130,8 +175,8 @@ impl Engine {
         });
     }
 
-    /// Whose the part is and which of its revisions shall be in force.
-    fn candidate(&self, id: &PartId, newest: Texts, now: DateTime<Utc>) -> Result<Candidate, Unusable> {
+    /// Whose a ConfigMap is and which of its revisions shall be in force.
+    fn config_map_candidate(&self, id: &PartId, newest: Texts, now: DateTime<Utc>) -> Result<Candidate, Unusable> {
         let refusal = |reason, problem| Unusable::WithoutRight(Refusal { reason, problems: vec![problem] });
         let source = self.parts.caches.policy_sources.get("", &id.source).ok_or_else(|| {
             let found = format!("names the PolicySource {}, which does not exist", id.source);
@@ -168,19 +213,85 @@ impl Engine {
                 let problem = Problem::expected("spec.pins", found, "one that `tradeguard source history` lists");
                 let refusal = Refusal { reason: Reason::RevisionNotFound, problems: vec![problem] };
                 let (tenant, revision) = (Arc::clone(&tenant), pin.revision.clone());
-                kept.ok_or(Unusable::NotKept { tenant, revision, refusal })?
+                kept.ok_or(Unusable::Held { tenant, revision, refusal })?
             }
         };
-        Ok(Candidate { tenant, texts })
+        Ok(Candidate { tenant, texts, scope: Scope::Own(id.namespace.clone()) })
+    }
+
+    /// Whose a repository is and which of its commits shall be in force.
+    fn repository_candidate(&self, id: &PartId, found: &Found, now: DateTime<Utc>) -> Result<Candidate, Unusable> {
+        let refusal = |reason, problem| Refusal { reason, problems: vec![problem] };
+        let source = self.parts.caches.policy_sources.get("", &id.source).ok_or_else(|| {
+            let problem = Problem::at("metadata.name", format!("the PolicySource {} does not exist", id.source));
+            Unusable::WithoutRight(refusal(Reason::SourceNotFound, problem))
+        })?;
+        let tenant = self.tenancy.named(&source.spec.tenant).ok_or_else(|| {
+            let found = format!("the Tenant {} of the PolicySource {} does not exist", source.spec.tenant, id.source);
+            Unusable::WithoutRight(refusal(Reason::TenantNotFound, Problem::at("spec.tenant", found)))
+        })?;
+        let hold = |revision: &str, reason, problem| Unusable::Held {
+            tenant: Arc::clone(&tenant),
+            revision: revision.to_owned(),
+            refusal: refusal(reason, problem),
+        };
+        let head = &found.head;
+        let texts = match (pin_of(&source, id, now), &found.pinned) {
+            (Some(_), Some(Ok(texts))) => texts.clone(),
+            (Some(pin), Some(Err(error))) => {
+                return Err(hold(&pin.revision, Reason::RevisionNotFound, Problem::at("spec.pins", error.clone())));
+            }
+            // The next look brings the pinned commit.
+            (Some(pin), None) => {
+                let message = format!("commit {} is not fetched yet", pin.revision);
+                return Err(hold(&pin.revision, Reason::RevisionNotFound, Problem::at("spec.pins", message)));
+            }
+            (None, _) => head.clone(),
+        };
+        let may_rewrite = source.spec.git.as_ref().is_some_and(|git| git.allow_rewrite);
+        let is_head = texts.revision == head.revision;
+        if is_head && found.is_rewritten && !may_rewrite && !is_accepted(&source, &head.revision) {
+            let found = format!("the head {} does not descend from the commit in force", head.revision);
+            let expected = "one that does, or `tradeguard source accept`, or allowRewrite";
+            return Err(hold(
+                &head.revision,
+                Reason::NotDescendant,
+                Problem::expected("spec.git.branch", found, expected),
+            ));
+        }
+        let scope = match tenant.class {
+            Class::Core => Scope::Cluster,
+            Class::Lab | Class::Compliance => Scope::Among(self.tenancy.namespaces_of(&self.parts.caches, &tenant)),
+        };
+        Ok(Candidate { tenant, texts, scope })
+    }
+
+    /// A revision of a whole source that would remove most of its policies waits for a person. None: it may come.
+    fn mass_removal(&mut self, id: &PartId, active: &Active, now: DateTime<Utc>) -> Option<Rejected> {
+        let before = self.definitions.part_mut(id).active.clone().filter(|_| id.is_repository())?;
+        let removed = before.policies.keys().filter(|key| !active.policies.contains_key(*key)).count();
+        let accepted = self.parts.caches.policy_sources.get("", &id.source);
+        let accepted = accepted.is_some_and(|source| is_accepted(&source, &active.texts.revision));
+        if removed * 2 <= before.policies.len() || accepted {
+            return None;
+        }
+        let found = format!("would remove {removed} of {} policies", before.policies.len());
+        let problem = Problem::expected("spec.git", found, "fewer than half, or `tradeguard source accept`");
+        let refusal = Refusal { reason: Reason::MassRemoval, problems: vec![problem] };
+        Some(reject(&active.texts, Some(Arc::clone(&active.tenant)), refusal, now))
     }
 
     /// Takes in what came of trying a revision, unless something newer is being tried.
     pub(crate) fn tried(&mut self, tried: Tried, now: DateTime<Utc>) {
         let Tried { id, attempt, result, fallback } = tried;
-        let part = self.definitions.part_mut(&id);
-        if part.trying.as_ref() != Some(&attempt) {
+        if self.definitions.part_mut(&id).trying.as_ref() != Some(&attempt) {
             return;
         }
+        let result = result.and_then(|active| match self.mass_removal(&id, &active, now) {
+            Some(rejected) => Err(rejected),
+            None => Ok(active),
+        });
+        let part = self.definitions.part_mut(&id);
         part.trying = None;
         let active = match result {
             Ok(active) => {
@@ -209,12 +320,16 @@ impl Engine {
         );
         let active = Arc::new(active);
         let touched = self.definitions.swap(&id, Arc::clone(&active));
-        self.keep_revision(&id, &active.texts);
+        if id.is_repository() {
+            self.fetches.accept(&id.source, &active.texts.revision);
+        } else {
+            self.keep_revision(&id, &active.texts);
+        }
         self.review_each(touched, now);
     }
 
     /// The ConfigMap is gone, or belongs to another source: what it brought goes.
-    fn drop_part(&mut self, id: &PartId, now: DateTime<Utc>) {
+    pub(crate) fn drop_part(&mut self, id: &PartId, now: DateTime<Utc>) {
         let gone = self.definitions.remove(id);
         info!(reconciler = SOURCE, request = %id.part(), source = id.source, policies = gone.len(), "part gone");
         self.source_status.want(&id.source);
@@ -237,9 +352,14 @@ impl Engine {
     }
 }
 
-fn pin_of<'a>(source: &'a PolicySource, id: &PartId, now: DateTime<Utc>) -> Option<&'a Pin> {
+pub(crate) fn pin_of<'a>(source: &'a PolicySource, id: &PartId, now: DateTime<Utc>) -> Option<&'a Pin> {
     let part = id.part();
     source.spec.pins.iter().find(|pin| pin.part == part && pin.until.is_none_or(|until| now < until))
+}
+
+/// Whether a person took this revision upon themselves.
+fn is_accepted(source: &PolicySource, revision: &str) -> bool {
+    source.spec.accept.as_ref().is_some_and(|accept| accept.revision == revision)
 }
 
 fn reject(texts: &Texts, tenant: Option<Arc<Tenant>>, refusal: Refusal, now: DateTime<Utc>) -> Rejected {
@@ -255,20 +375,22 @@ fn reject(texts: &Texts, tenant: Option<Arc<Tenant>>, refusal: Refusal, now: Dat
 
 /// Reads, validates, tries and compiles every text of a revision.
 async fn activate(
-    id: &PartId,
     texts: Texts,
+    origin: Origin,
+    scope: &Scope,
     tenant: &Arc<Tenant>,
     rules: &Rules,
     now: DateTime<Utc>,
 ) -> Result<Active, Rejected> {
     let refuse = |refusal| reject(&texts, Some(Arc::clone(tenant)), refusal, now);
-    let read = snapshot::read(&texts, &id.namespace);
+    let read = snapshot::read(&texts, scope);
     let snapshot = read.map_err(|problems| refuse(Refusal { reason: Reason::InvalidSource, problems }))?;
     let mut policies = BTreeMap::new();
     let mut refusals: Vec<Refusal> = Vec::new();
     for (key, text) in snapshot.policies {
         let mut draft = text.object.draft(now);
         draft.changed_at = texts.changed_at;
+        draft.origin = origin;
         match prepare(&draft, text.object.spec_json(), tenant, rules).await {
             Ok(entry) => {
                 policies.insert(key, Definition { object: text.object, entry: Arc::new(entry) });
@@ -290,6 +412,11 @@ async fn activate(
 }
 
 impl Rejected {
+    /// Whether another one is the same but for its time.
+    fn says_the_same(&self, other: &Self) -> bool {
+        self.revision == other.revision && self.reason == other.reason && self.problems == other.problems
+    }
+
     /// All problems in one line.
     pub(crate) fn message(&self) -> String {
         self.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")

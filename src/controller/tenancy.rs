@@ -1,6 +1,6 @@
 //! Whose a policy is: by its namespace, never by a label of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube::ResourceExt;
@@ -38,6 +38,13 @@ impl Tenancy {
     /// The Tenant of this name.
     pub(crate) fn named(&self, name: &str) -> Option<Arc<Tenant>> {
         self.tenants.iter().find(|tenant| tenant.name == name).cloned()
+    }
+
+    /// The namespaces that belong to a tenant and to no other.
+    pub(crate) fn namespaces_of(&self, caches: &Caches, tenant: &Arc<Tenant>) -> BTreeSet<String> {
+        let all = caches.namespaces.all();
+        let own = all.iter().filter(|namespace| self.of_labels(namespace.labels()).is_ok_and(|owner| owner == *tenant));
+        own.map(|namespace| namespace.name_any()).collect()
     }
 
     /// The tenant of a namespace.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use chrono::{DateTime, Utc};
 
-use crate::model::policy::Policy;
+use crate::model::policy::{Origin, Policy};
 use crate::model::tenant::{Class, Tenant};
 
 /// A claim's place in the order; the smaller one wins. The fields decide in the order written, and the last ones
@@ -13,7 +13,8 @@ use crate::model::tenant::{Class, Tenant};
 pub struct Precedence {
     class: Rank,
     priority: Reverse<i32>,
-    source: Source,
+    /// For core alone: Git before the rest.
+    origin: Option<Origin>,
     newest: Reverse<Option<DateTime<Utc>>>,
     namespace: String,
     name: String,
@@ -29,12 +30,6 @@ enum Rank {
     Compliance,
 }
 
-/// Where a policy comes from. Among core policies Git comes before what was applied by hand; today everything is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Source {
-    ByHand,
-}
-
 impl Precedence {
     /// The place of the action at `action` of a policy. The policy's time of change is expected to lie in the past:
     /// whoever observes it leaves out times of the future.
@@ -47,7 +42,7 @@ impl Precedence {
         Self {
             class,
             priority: Reverse(tenant.priority),
-            source: Source::ByHand,
+            origin: (class == Rank::Core).then_some(policy.origin),
             newest: Reverse((class == Rank::Lab).then_some(policy.changed_at)),
             namespace: policy.key.namespace.clone(),
             name: policy.key.name.clone(),

@@ -145,6 +145,7 @@ pub fn validate(draft: &Draft, surroundings: &Surroundings, tenant: &Tenant) -> 
         uid: draft.uid.clone(),
         generation: draft.generation,
         changed_at: draft.changed_at,
+        origin: draft.origin,
         target_ref: draft.target_ref.clone(),
         suspend: draft.suspend,
         enforcement: draft.enforcement,

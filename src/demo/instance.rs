@@ -85,7 +85,7 @@ impl Instance {
         let (latency_rule, rule) = watch::channel(settings.latency_rule);
         let parts = controller::Parts {
             client: settings.client,
-            options: options(settings.name, settings.lease, backends, settings.further_kinds),
+            options: options(settings.name, settings.lease, settings.state_dir, backends, settings.further_kinds),
             clock: world.clock,
             signals: Arc::clone(&signals),
             outbox: Arc::clone(&outbox),
@@ -135,6 +135,7 @@ fn scraping() -> signals::Options {
 fn options(
     name: &str,
     lease: Duration,
+    state_dir: &Path,
     backends: BTreeSet<String>,
     further_kinds: &[(&str, &str)],
 ) -> controller::Options {
@@ -153,6 +154,8 @@ fn options(
         }),
         target_kinds,
         trial_program: None,
+        state_dir: state_dir.to_owned(),
+        git_credentials: BTreeMap::new(),
         budgets: Budgets::default(),
         default_sinks: BTreeSet::from([SINK.to_owned()]),
         event_source: "/tradeguard/demo".to_owned(),

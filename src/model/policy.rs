@@ -63,6 +63,16 @@ impl fmt::Display for PolicyKey {
     }
 }
 
+/// Where a policy's text comes from. Among the policies of core tenants, Git goes before the rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Origin {
+    /// A commit of the tenant's repository.
+    Git,
+    /// An object that was applied by hand, or a ConfigMap.
+    #[default]
+    Cluster,
+}
+
 /// The object under governance, in the policy's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -156,6 +166,8 @@ pub struct Draft {
     pub generation: i64,
     /// When its spec was last written: orders lab policies.
     pub changed_at: DateTime<Utc>,
+    /// Where its text comes from.
+    pub origin: Origin,
     /// `spec.targetRef`.
     pub target_ref: TargetRef,
     /// `spec.suspend`.
@@ -275,6 +287,8 @@ pub struct Policy {
     pub generation: i64,
     /// When its spec was last written.
     pub changed_at: DateTime<Utc>,
+    /// Where its text comes from.
+    pub origin: Origin,
     /// What it governs.
     pub target_ref: TargetRef,
     /// Whether its effects are to be undone.

@@ -66,6 +66,8 @@ reasons! {
     OutOfScope,
     /// A pin names a revision that is not kept.
     RevisionNotFound,
+    /// The revision would remove more than half of its source's policies; it waits for a person.
+    MassRemoval,
     /// A policy of a source was edited by hand; the source's text was put back.
     PutBack,
     /// The source's server could not be reached, failed, or did not answer in time.

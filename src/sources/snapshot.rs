@@ -3,7 +3,7 @@
 //! The checks are those that an API server would make ([`crate::api::admission`]); whether a policy makes sense to the
 //! engine is `decide::validate`'s to say, and whether its rule compiles, the gate's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -13,10 +13,10 @@ use crate::api::documents::{self, Positions};
 use crate::model::policy::PolicyKey;
 use crate::model::problem::Problem;
 
-/// One part of a source as it was written: the files of a ConfigMap.
+/// One part of a source as it was written: the files of a ConfigMap, or of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Texts {
-    /// What people call this content: the first digits of its digest.
+    /// What people call this content: the first digits of its digest, or the commit.
     pub(crate) revision: String,
     /// When it was written, by the clock of whoever took it in.
     pub(crate) changed_at: DateTime<Utc>,
@@ -41,8 +41,19 @@ pub(crate) struct Text {
     pub(crate) object: AnyPolicy,
 }
 
-/// Reads every file; all policies lie in `namespace`. The paths of problems begin with the file's name.
-pub(crate) fn read(texts: &Texts, namespace: &str) -> Result<Snapshot, Vec<Problem>> {
+/// For which namespaces a part may define policies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Its own, which its policies need not name.
+    Own(String),
+    /// These, the tenant's.
+    Among(BTreeSet<String>),
+    /// Any.
+    Cluster,
+}
+
+/// Reads every file. The paths of problems begin with the file's name.
+pub(crate) fn read(texts: &Texts, scope: &Scope) -> Result<Snapshot, Vec<Problem>> {
     let mut policies = BTreeMap::new();
     let mut problems = Vec::new();
     for (file, bytes) in &texts.files {
@@ -58,7 +69,7 @@ pub(crate) fn read(texts: &Texts, namespace: &str) -> Result<Snapshot, Vec<Probl
             }
         };
         for (number, document) in documents.into_iter().enumerate() {
-            match admit(document, namespace) {
+            match admit(document, scope) {
                 Ok(object) => {
                     let key = object.key();
                     let text = Text { file: file.clone(), document: number, object };
@@ -108,11 +119,25 @@ fn is_yaml(file: &str) -> bool {
 /// What a person may write into metadata.
 const WRITTEN: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
-fn admit(mut document: Value, namespace: &str) -> Result<AnyPolicy, Vec<Problem>> {
+fn admit(mut document: Value, scope: &Scope) -> Result<AnyPolicy, Vec<Problem>> {
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
-        let found = metadata.entry("namespace").or_insert_with(|| json!(namespace));
-        if found != namespace {
-            let expected = format!("`{namespace}`, or none: it defines policies for its own namespace only");
+        if let Scope::Own(namespace) = scope {
+            metadata.entry("namespace").or_insert_with(|| json!(namespace));
+        }
+        let found = metadata.get("namespace").and_then(Value::as_str);
+        let expected = match (scope, found) {
+            (Scope::Own(own), found) if found != Some(own) => {
+                Some(format!("`{own}`, or none: it defines policies for its own namespace only"))
+            }
+            (_, None) => Some("the namespace that the policy is for".to_owned()),
+            (Scope::Among(names), Some(found)) if !names.contains(found) => Some(format!(
+                "a namespace of the source's tenant: {}",
+                names.iter().cloned().collect::<Vec<_>>().join(", ")
+            )),
+            _ => None,
+        };
+        if let Some(expected) = expected {
+            let found = metadata.get("namespace").map_or_else(|| "is missing".to_owned(), Value::to_string);
             return Err(vec![Problem::expected("metadata.namespace", found, expected)]);
         }
         // What a server fills in is no text of the author's; written here it would only mislead.
@@ -150,13 +175,13 @@ spec:
     }
 
     fn refused(files: &[(&str, &str)]) -> Vec<String> {
-        read(&texts(files), "lab").unwrap_err().iter().map(ToString::to_string).collect()
+        read(&texts(files), &Scope::Own("lab".into())).unwrap_err().iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn every_document_of_every_file_is_a_policy_of_the_namespace() {
         let second = GOOD.replace("name: checkout}\nspec", "name: quotes}\nspec");
-        let snapshot = read(&texts(&[("a.yaml", GOOD), ("b.yml", &second)]), "lab").unwrap();
+        let snapshot = read(&texts(&[("a.yaml", GOOD), ("b.yml", &second)]), &Scope::Own("lab".into())).unwrap();
         let keys: Vec<_> = snapshot.policies.keys().map(ToString::to_string).collect();
         assert_eq!(keys, ["lab/checkout", "lab/quotes"]);
     }
@@ -188,6 +213,27 @@ spec:
         );
         let owned = GOOD.replace("{name: checkout}\n", "{name: checkout, finalizers: [x]}\n");
         assert!(refused(&[("a.yaml", &owned)])[0].starts_with("a.yaml:3:28: metadata.finalizers: is set"));
+    }
+
+    #[test]
+    fn policies_of_a_repository_name_a_namespace_that_its_tenant_has() {
+        let named = GOOD.replace("{name: checkout}\n", "{name: checkout, namespace: trading}\n");
+        let read = |text: &str, scope: &Scope| {
+            let read = super::read(&texts(&[("a.yaml", text)]), scope);
+            read.map(|snapshot| snapshot.policies.len()).map_err(|problems| problems[0].to_string())
+        };
+        let among = Scope::Among(BTreeSet::from(["trading".to_owned(), "clearing".to_owned()]));
+        assert_eq!((read(&named, &Scope::Cluster), read(&named, &among)), (Ok(1), Ok(1)));
+        let missing = read(GOOD, &Scope::Cluster).unwrap_err();
+        assert!(
+            missing.ends_with("metadata.namespace: is missing; expected the namespace that the policy is for"),
+            "{missing}"
+        );
+        let foreign = read(&named.replace("trading}", "kube-system}"), &among).unwrap_err();
+        assert!(
+            foreign.contains("\"kube-system\"; expected a namespace of the source's tenant: clearing, trading"),
+            "{foreign}"
+        );
     }
 
     #[test]

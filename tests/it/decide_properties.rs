@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 use serde_json::json;
 use tradeguard::decide::{Entry, Surroundings, prepare};
 use tradeguard::model::policy::{
-    Draft, DraftAction, DraftSignal, Enforcement, OnNoData, PolicyKey, PolicyKind, TargetRef,
+    Draft, DraftAction, DraftSignal, Enforcement, OnNoData, Origin, PolicyKey, PolicyKind, TargetRef,
 };
 use tradeguard::model::tenant::{Class, Tenant};
 
@@ -54,6 +54,7 @@ fn draft(name: &str, target: &str, actions: Vec<DraftAction>) -> Draft {
         uid: format!("uid-{name}"),
         generation: 1,
         changed_at: start(),
+        origin: Origin::default(),
         target_ref: TargetRef {
             api_version: "trade.io/v1".to_owned(),
             kind: "OrderService".to_owned(),

@@ -14,4 +14,5 @@ mod scene;
 mod seed;
 mod smoke;
 mod sources;
+mod sources_by_git;
 mod survival;

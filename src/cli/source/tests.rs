@@ -14,7 +14,7 @@ fn part(name: &str, in_force: &str, history: &[&str], refused: bool) -> PartStat
 }
 
 fn source(parts: Vec<PartStatus>) -> PolicySource {
-    let spec = PolicySourceSpec { tenant: "lab".into(), config_map: None, pins: Vec::new() };
+    let spec = PolicySourceSpec { tenant: "lab".into(), config_map: None, git: None, accept: None, pins: Vec::new() };
     let mut source = PolicySource::new("lab", spec);
     source.status = Some(PolicySourceStatus { parts, ..PolicySourceStatus::default() });
     source
@@ -51,4 +51,16 @@ fn a_list_says_what_is_refused_and_why() {
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains("  a/x: revision r2 with 2 policies since 1970-01-01"), "{text}");
     assert!(text.contains("    refused bad (): a.yaml: wrong"), "{text}");
+}
+
+#[test]
+fn what_waits_for_a_person_can_be_accepted_and_nothing_else() {
+    let mut waits = part("git", "a1", &["a1"], true);
+    waits.rejected = Some(Rejected { revision: "b2c3".into(), reason: "NotDescendant".into(), ..Rejected::default() });
+    let one = source(vec![waits]);
+    assert_eq!(waiting(&one, None).unwrap(), "b2c3");
+    assert_eq!(waiting(&one, Some("b2")).unwrap(), "b2c3");
+    assert_eq!(waiting(&one, Some("ff")).unwrap_err().to_string(), "REVISION: `ff`; expected b2c3");
+    let broken = source(vec![part("git", "a1", &["a1"], true)]);
+    assert!(waiting(&broken, None).unwrap_err().to_string().contains("no revision of lab waits"));
 }

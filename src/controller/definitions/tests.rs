@@ -24,7 +24,7 @@ async fn part(source: &str, name: &str, tenant: &Arc<Tenant>, written: u64) -> (
     let changed_at = DateTime::UNIX_EPOCH + Duration::from_secs(written);
     let files = BTreeMap::from([("p.yaml".to_owned(), POLICY.as_bytes().to_vec())]);
     let texts = Texts { revision: format!("{name}-{written}"), changed_at, files };
-    let snapshot = snapshot::read(&texts, &id.namespace).unwrap();
+    let snapshot = snapshot::read(&texts, &snapshot::Scope::Own(id.namespace.clone())).unwrap();
     let mut policies = BTreeMap::new();
     for (key, text) in snapshot.policies {
         let mut draft = text.object.draft(changed_at);

@@ -1,5 +1,6 @@
 use crate::model::policy::{
-    DraftAction, DraftSignal, Enforcement, IsolationLimits, OnNoData, OwnRule, PolicyKey, SignalSource, TargetRef,
+    DraftAction, DraftSignal, Enforcement, IsolationLimits, OnNoData, Origin, OwnRule, PolicyKey, SignalSource,
+    TargetRef,
 };
 use crate::model::quantity::{BaseUnit, Percent};
 
@@ -48,6 +49,7 @@ fn seed() -> Draft {
         uid: String::new(),
         generation: 0,
         changed_at: DateTime::UNIX_EPOCH,
+        origin: Origin::default(),
         target_ref: TargetRef {
             api_version: "trade.io/v1".to_owned(),
             kind: "OrderService".to_owned(),

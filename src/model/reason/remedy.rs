@@ -125,13 +125,16 @@ impl Reason {
                 "Move the ConfigMap into a namespace of its tenant; it defines policies for its own alone."
             }
             Self::RevisionNotFound => "Pin a revision that the source's status lists, or take the pin away.",
+            Self::MassRemoval => {
+                "If that is meant, take it with `tradeguard source accept`; else put back what the revision left out."
+            }
             Self::PutBack => "Change the policy where it comes from, in its source.",
             Self::SourceUnreachable => {
                 "See that the server runs and can be reached from the engine. What was accepted stays in force; it is \
                  tried again by itself."
             }
             Self::SourceUnauthorized => {
-                "Put credentials that may read the repository into the source's Secret; no restart is needed."
+                "Put credentials that may read the repository into the file that the configuration's `gitCredentials` names; no restart is needed."
             }
             Self::NotARepository => "Correct the `url` of the source.",
             Self::BranchNotFound => {

@@ -78,6 +78,7 @@ sinks: {{sre-platform: {{url: '{platform}', allEvents: true}}}}
 lease: {{duration: 5s}}
 listen: ['127.0.0.1:0']
 stateDir: state
+gitCredentials: {{policies: {{username: engine, passwordFile: git-password}}}}
 ",
             prometheus = self.prometheus.url(),
             platform = self.platform.url(),

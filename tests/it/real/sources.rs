@@ -26,7 +26,7 @@ spec:
 ";
 
 /// Judged when its text changes, and otherwise once an hour.
-fn policy(name: &str, p99: &str) -> String {
+pub(super) fn policy(name: &str, p99: &str) -> String {
     format!(
         r"
 apiVersion: policy.trade.io/v1alpha2
@@ -41,19 +41,23 @@ spec:
     )
 }
 
-struct Lab {
-    scene: Scene,
-    engine: Engine,
+/// A scene with a source of policies.
+pub(super) struct Sourced {
+    pub(super) scene: Scene,
+    pub(super) engine: Engine,
+    /// Name of the source, and of its tenant.
+    name: &'static str,
 }
 
-impl Lab {
-    async fn open() -> Self {
+impl Sourced {
+    /// The namespace of the service belongs to the tenant of this name; `objects` are Tenant and PolicySource.
+    pub(super) async fn open(name: &'static str, objects: &str) -> Self {
         let scene = Scene::open().await;
-        scene.control_plane.kubectl(&["label", "namespace", NAMESPACE, "team=lab"]).await;
-        scene.control_plane.apply(None, LAB).await;
+        scene.control_plane.kubectl(&["label", "namespace", NAMESPACE, &format!("team={name}")]).await;
+        scene.control_plane.apply(None, objects).await;
         let engine = scene.engine("one");
         wait_until("the engine serves", SOON, async || engine.url()).await;
-        Self { scene, engine }
+        Self { scene, engine, name }
     }
 
     /// Writes a ConfigMap of the source with these files.
@@ -69,7 +73,7 @@ impl Lab {
     }
 
     /// What the engine shows of a policy, with when it was judged last.
-    async fn shown(&self, name: &str) -> Result<Value, String> {
+    pub(super) async fn shown(&self, name: &str) -> Result<Value, String> {
         let url = format!("{}/v1/policies?namespace={NAMESPACE}", self.engine.url()?);
         let answer = reqwest::get(&url).await.map_err(|error| error.to_string())?;
         let body = answer.text().await.map_err(|error| error.to_string())?;
@@ -79,7 +83,7 @@ impl Lab {
     }
 
     /// Waits until the policy was judged by this threshold.
-    async fn until_judged(&self, name: &str, p99: &str) {
+    pub(super) async fn until_judged(&self, name: &str, p99: &str) {
         wait_until(&format!("{name} is judged by {p99}"), SOON, async || {
             let shown = self.shown(name).await?;
             let judged = shown["signals"]["p99"]["thresholdWritten"] == p99 && !shown["judgedAt"].is_null();
@@ -89,12 +93,12 @@ impl Lab {
     }
 
     async fn source(&self) -> Result<Value, String> {
-        let text = self.scene.control_plane.kubectl(&["get", "policysource", "lab", "-o", "json"]).await;
+        let text = self.scene.control_plane.kubectl(&["get", "policysource", self.name, "-o", "json"]).await;
         serde_json::from_str(&text).map_err(|error| error.to_string())
     }
 
     /// Waits until the status of the source is as wanted, and returns it.
-    async fn until_source(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(super) async fn until_source(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         wait_until(what, SOON, async || {
             let status = self.source().await?["status"].clone();
             if wanted(&status) { Ok(status) } else { Err(status.to_string()) }
@@ -103,7 +107,7 @@ impl Lab {
     }
 
     /// Runs `tradeguard source …` as a person would.
-    async fn source_command(&self, arguments: &[&str]) -> (i32, String) {
+    pub(super) async fn source_command(&self, arguments: &[&str]) -> (i32, String) {
         let kubeconfig = self.scene.control_plane.kubeconfig(crate::support::parts::User::Admin).await;
         let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_tradeguard"))
             .arg("source")
@@ -120,7 +124,7 @@ impl Lab {
 
 #[tokio::test]
 async fn a_config_map_is_in_force_at_once_refused_alone_and_rolled_back_by_hand() {
-    let lab = Lab::open().await;
+    let lab = Sourced::open("lab", LAB).await;
     lab.write("limits", &[("a.yaml", &policy("checkout", "800ms")), ("b.yaml", &policy("quotes", "700ms"))]).await;
     lab.write("others", &[("c.yaml", &policy("ledger", "900ms"))]).await;
     lab.until_judged("checkout", "800ms").await;
@@ -201,7 +205,7 @@ async fn a_config_map_is_in_force_at_once_refused_alone_and_rolled_back_by_hand(
 #[ignore = "a measurement: it says how long, and nothing can fail"]
 async fn measure_from_an_edit_to_its_first_decision() {
     const EDITS: usize = 200;
-    let lab = Lab::open().await;
+    let lab = Sourced::open("lab", LAB).await;
     lab.write("limits", &[("a.yaml", &policy("checkout", "800ms"))]).await;
     lab.until_judged("checkout", "800ms").await;
     let config_maps = lab.scene.config_maps();

@@ -53,6 +53,11 @@ impl Engine {
         self.process = Some(Process::start(&self.identity, &self.directory, &mut command));
     }
 
+    /// Puts a file into its directory, where its configuration may name it.
+    pub(crate) fn write(&self, file: &str, content: &str) {
+        fs::write(self.directory.join(file), content).expect("the directory is ours");
+    }
+
     /// The log of all its processes so far: JSON objects, one a line.
     pub(crate) fn log(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.directory.join(format!("{}.log", self.identity))).unwrap_or_default();

@@ -227,6 +227,8 @@ fn options() -> controller::Options {
         }),
         target_kinds,
         trial_program: None,
+        state_dir: std::env::temp_dir(),
+        git_credentials: std::collections::BTreeMap::new(),
         budgets: Budgets::default(),
         default_sinks: BTreeSet::new(),
         event_source: "/tradeguard/fleet".to_owned(),
