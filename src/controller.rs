@@ -11,6 +11,7 @@ mod act;
 mod announce;
 mod backoff;
 mod cache;
+mod candidate;
 mod changes;
 mod definitions;
 mod engine;

@@ -11,7 +11,7 @@ use super::config::Config;
 use super::{Error, Exit, Output, Result, Streams, policy_file};
 use crate::api::documents::{self, Positions};
 use crate::api::marks::SOURCE_LABEL;
-use crate::api::{API_VERSION, AnyPolicy, admission};
+use crate::api::{AnyPolicy, GROUP, admission};
 use crate::bundle::{self, Accepted, Trust};
 use crate::clock::Clock;
 use crate::decide::Surroundings;
@@ -223,9 +223,8 @@ enum Kind {
 
 fn kind_of(document: &Value) -> Kind {
     let text = |field: &str| document[field].as_str().unwrap_or_default();
-    let group = API_VERSION.split('/').next().unwrap_or_default();
     match (text("apiVersion"), text("kind")) {
-        (version, _) if version.split('/').next() == Some(group) => Kind::Ours,
+        (version, _) if version.split('/').next() == Some(GROUP) => Kind::Ours,
         ("v1", "ConfigMap") if document["metadata"]["labels"][SOURCE_LABEL].is_string() => {
             Kind::PolicyMap(document["metadata"]["namespace"].as_str().unwrap_or("default").to_owned())
         }

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use crate::api::{AnyPolicy, GovernancePolicy, LatencyBudgetPolicy, Tenant, admission, documents};
+use crate::api::{AnyPolicy, Tenant, admission, documents};
 use crate::decide::{self, Entry, Surroundings};
-use crate::model::policy::PolicyKind;
 use crate::model::problem::Problem;
 use crate::model::tenant;
 
@@ -38,20 +37,7 @@ pub(crate) fn admitted(mut object: Value) -> Result<AnyPolicy, Vec<Problem>> {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.entry("namespace").or_insert_with(|| json!("default"));
     }
-    let kind = object.get("kind").and_then(Value::as_str).and_then(PolicyKind::parse);
-    admission::admit(&mut object)?;
-    let unread = |error: serde_json::Error| vec![Problem::at("spec", error.to_string())];
-    match kind {
-        Some(PolicyKind::LatencyBudgetPolicy) => {
-            let policy: LatencyBudgetPolicy = serde_json::from_value(object).map_err(unread)?;
-            Ok(Arc::new(policy).into())
-        }
-        Some(PolicyKind::GovernancePolicy) => {
-            let policy: GovernancePolicy = serde_json::from_value(object).map_err(unread)?;
-            Ok(Arc::new(policy).into())
-        }
-        None => Err(vec![Problem::at("kind", "is no policy; expected LatencyBudgetPolicy or GovernancePolicy")]),
-    }
+    AnyPolicy::from_json(object)
 }
 
 /// A Tenant object from a file.

@@ -12,6 +12,7 @@ use tracing::{info, warn};
 
 use crate::api::policy_source::{GitSource, HISTORY, PolicySource};
 use crate::controller::backoff::Backoff;
+use crate::controller::candidate;
 use crate::controller::definitions::PartId;
 use crate::controller::engine::{Done, Engine};
 use crate::controller::governed::Refusal;
@@ -58,8 +59,8 @@ pub(crate) struct Found {
     pub(crate) head: Texts,
     /// The head does not descend from the commit that was accepted.
     pub(crate) is_rewritten: bool,
-    /// The commit that a person pinned, or why it is not to be had.
-    pub(crate) pinned: Option<Result<Texts, String>>,
+    /// The commit that a person pinned: its name, and its texts or why they are not to be had.
+    pub(crate) pinned: Option<(String, Result<Texts, String>)>,
     /// The newest commits.
     pub(crate) log: Vec<String>,
 }
@@ -221,7 +222,7 @@ impl Engine {
 fn asked(source: &PolicySource, now: DateTime<Utc>) -> Option<(Asked, Option<String>)> {
     let git = source.spec.git.clone()?;
     let id = PartId::repository(&source.name_any());
-    let pinned = super::sourcing::pin_of(source, &id, now).map(|pin| pin.revision.clone());
+    let pinned = candidate::pin_of(source, &id, now).map(|pin| pin.revision.clone());
     let parts = source.status.iter().flat_map(|status| &status.parts);
     let active = parts.filter(|part| part.part == id.part()).find_map(|part| part.active.as_ref());
     Some((Asked { git, pinned }, active.map(|active| active.revision.clone())))
@@ -255,10 +256,10 @@ fn look(
         |commit: Commit| Texts { revision: commit.id, changed_at: commit.committed_at.min(now), files: commit.files };
     let with = |commit: Commit, is_rewritten| {
         let log = git::history(cache, &commit.id, HISTORY).unwrap_or_default();
-        let pinned = asked
-            .pinned
-            .as_ref()
-            .map(|pin| git::read(cache, &remote, pin).map(texts).map_err(|error| error.to_string()));
+        let pinned = asked.pinned.as_ref().map(|pin| {
+            let read = git::read(cache, &remote, pin).map(texts).map_err(|error| error.to_string());
+            (pin.clone(), read)
+        });
         Found { head: texts(commit), is_rewritten, pinned, log: log.into_iter().map(|logged| logged.id).collect() }
     };
     match git::fetch(cache, &remote, accepted) {

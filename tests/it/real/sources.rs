@@ -200,10 +200,9 @@ async fn a_config_map_is_in_force_at_once_refused_alone_and_rolled_back_by_hand(
     .await;
 }
 
-/// How long an edit takes to the first decision with it; `make measure` runs it.
+/// Each is seen before the next is made; how long that takes is what docs/benchmarks.md shows, and nothing is held to it.
 #[tokio::test]
-#[ignore = "a measurement: it says how long, and nothing can fail"]
-async fn measure_from_an_edit_to_its_first_decision() {
+async fn every_one_of_many_edits_is_judged_by() {
     const EDITS: usize = 200;
     let lab = Sourced::open("lab", LAB).await;
     lab.write("limits", &[("a.yaml", &policy("checkout", "800ms"))]).await;
