@@ -93,6 +93,24 @@ fn marks(in_force: InForce<'_>) -> (BTreeMap<String, String>, BTreeMap<String, S
 }
 
 impl Engine {
+    /// The policies whose objects say that they mirror this part, whether or not it still defines them.
+    pub(crate) fn mirrors_of(&self, id: &PartId) -> Vec<PolicyKey> {
+        let all = self.registry.iter();
+        all.filter(|(_, governed)| mirrored_part(&governed.object).as_ref() == Some(id))
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+
+    /// Looks at every object that mirrors something: what it mirrors may have gone while nobody acted.
+    pub(crate) fn review_mirrors(&mut self, now: DateTime<Utc>) {
+        let all = self.registry.iter();
+        let mirrors: Vec<PolicyKey> =
+            all.filter(|(_, governed)| mirrored_part(&governed.object).is_some()).map(|(key, _)| key.clone()).collect();
+        for key in mirrors {
+            self.reconcile(&key, now);
+        }
+    }
+
     /// Writes every mirror that is missing or not true.
     pub(crate) fn keep_mirrors(&mut self, now: DateTime<Utc>) {
         for key in self.definitions.keys() {

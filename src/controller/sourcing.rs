@@ -104,7 +104,8 @@ impl Engine {
             Ok(candidate) => candidate,
             Err(Unusable::WithoutRight(refusal)) => {
                 // A decision about its rights and no mistake in its text: what it brought goes.
-                let gone = self.definitions.remove(id);
+                let mut gone = self.definitions.remove(id);
+                gone.extend(self.mirrors_of(id));
                 self.definitions.part_mut(id).rejected = Some(reject(newest, None, refusal, now));
                 self.source_status.want(&id.source);
                 return self.review_each(gone, now);
@@ -196,7 +197,8 @@ impl Engine {
             revision = active.texts.revision, policies = active.policies.len(), "revision in force"
         );
         let active = Arc::new(active);
-        let touched = self.definitions.swap(&id, Arc::clone(&active));
+        let mut touched = self.definitions.swap(&id, Arc::clone(&active));
+        touched.extend(self.mirrors_of(&id));
         if id.is_repository() {
             self.fetches.accept(&id.source, &active.texts.revision);
         } else {
@@ -207,7 +209,8 @@ impl Engine {
 
     /// The ConfigMap is gone, or belongs to another source: what it brought goes.
     pub(crate) fn drop_part(&mut self, id: &PartId, now: DateTime<Utc>) {
-        let gone = self.definitions.remove(id);
+        let mut gone = self.definitions.remove(id);
+        gone.extend(self.mirrors_of(id));
         info!(reconciler = SOURCE, request = %id.part(), source = id.source, policies = gone.len(), "part gone");
         self.source_status.want(&id.source);
         self.review_each(gone, now);

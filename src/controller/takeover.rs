@@ -78,6 +78,7 @@ impl Engine {
         self.slots.replace(standing.interventions);
         self.taken_over = TakenOver::Yes(taken.epoch);
         self.keep_mirrors(now);
+        self.review_mirrors(now);
         self.keep_revisions();
         self.source_status.want_all(self.parts.caches.policy_sources.all().iter().map(|source| source.name_any()));
         self.replan = true;

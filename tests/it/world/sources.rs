@@ -134,6 +134,48 @@ async fn a_broken_text_changes_nothing_but_what_is_told() {
     assert_eq!((p99(&scene, "orders").as_str(), &status(&scene, "lab")["unprocessed"]), ("801ms", &json!(0)));
 }
 
+/// Nobody can say what a source defines of which nothing good is known, so nothing is taken away.
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_finds_no_good_text_lets_stand_what_stands() {
+    let scene = owned_by("lab", "lab").await;
+    let engine = scene.acting_engine("a").await;
+    scene.apply(&config_map("lab", "limits", &[breaker("orders", "30m")])).await;
+    scene.until_open("orders").await;
+    scene.apply(&broken("lab", "limits")).await;
+    scene.until("it is refused", 5, || !part(&scene, "lab", "limits")["rejected"].is_null()).await;
+    engine.kill();
+    let kept = part(&scene, "lab", "limits")["active"]["revision"].as_str().unwrap().to_owned();
+    scene.delete("apps/v1", "ControllerRevision", &format!("limits-{kept}")).await;
+    let uid = scene.policy("orders").unwrap()["metadata"]["uid"].clone();
+    let before = scene.counts();
+    let _engine = scene.acting_engine("b").await;
+    scene.rest(120).await;
+    assert_eq!(scene.policy("orders").unwrap()["metadata"]["uid"], uid);
+    assert!(scene.stands());
+    assert_eq!(scene.effect_writes(&before), 0);
+    scene.apply(&config_map("lab", "limits", &[])).await;
+    scene.until("the policy is gone", 60, || scene.policy("orders").is_none()).await;
+    assert!(scene.is_untouched());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_went_while_nobody_acted_is_undone_by_the_next() {
+    let scene = owned_by("lab", "lab").await;
+    let engine = scene.acting_engine("a").await;
+    let standby = scene.engine("b").await;
+    scene.apply(&config_map("lab", "limits", &[breaker("orders", "30m")])).await;
+    scene.apply(&config_map("lab", "others", &[with_p99("quotes", "5s"), with_p99("ledger", "5s")])).await;
+    scene.until_open("orders").await;
+    engine.kill();
+    scene.delete("v1", "ConfigMap", "limits").await;
+    scene.apply(&config_map("lab", "others", &[with_p99("quotes", "5s")])).await;
+    scene.rest(3).await;
+    assert!(!standby.acts(), "it sees both, and may not write yet");
+    scene.until("both are gone", 60, || scene.policy("orders").is_none() && scene.policy("ledger").is_none()).await;
+    assert!(scene.is_untouched());
+    assert_eq!(p99(&scene, "quotes"), "5s");
+}
+
 #[tokio::test(start_paused = true)]
 async fn of_two_config_maps_the_newest_wins_and_the_other_takes_over_when_it_goes() {
     let scene = owned_by("lab", "lab").await;
